@@ -1,0 +1,51 @@
+"""Learning to be cautious: ordinary where familiar, careful where not, with no label for "careful".
+
+    familiar experience --fit--> belief --solve (k-of-N)--> policy --act--> novel states
+
+Names are loaded when first used, so `import cautious` itself is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "KofN": "cautious.ops.risk",
+    "TabularMDP": "cautious.worlds.mdp",
+    "Solution": "cautious.solvers.solution",
+    "Certificate": "cautious.solvers.solution",
+    "solve_bandit": "cautious.solvers.bandit",
+    "solve_mdp": "cautious.solvers.mdp",
+    "optimal_policy": "cautious.solvers.optimal",
+    "solve_exact": "cautious.solvers.exact",
+    "CautiousError": "cautious.errors",
+    "InvalidInputError": "cautious.errors",
+}
+
+__all__ = [*_HOMES, "__version__"]
+
+if TYPE_CHECKING:
+    from cautious.errors import CautiousError, InvalidInputError
+    from cautious.ops.risk import KofN
+    from cautious.solvers.bandit import solve_bandit
+    from cautious.solvers.exact import solve_exact
+    from cautious.solvers.mdp import solve_mdp
+    from cautious.solvers.optimal import optimal_policy
+    from cautious.solvers.solution import Certificate, Solution
+    from cautious.worlds.mdp import TabularMDP
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its home on first use (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'cautious' has no attribute {name!r}; it offers {', '.join(sorted(_HOMES))}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

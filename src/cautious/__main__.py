@@ -1,0 +1,5 @@
+"""`python -m cautious`."""
+
+from cautious.cli.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""What the reward could be: networks, ensembles, training and the files they live in."""

@@ -1,0 +1,29 @@
+"""The front door of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import tyro
+
+from cautious.cli.console import run_verb
+from cautious.cli.demo import Demo
+from cautious.cli.solve import Solve
+
+DESCRIPTION = """Learning to be cautious: act as usual where things are familiar, carefully where they are not.
+
+An ensemble of reward models is a belief about what pays. A k-of-n policy is robust to the k worst of every n models:
+small k/n is cautious, k = n is ordinary. Start with 'cautious demo', then 'cautious solve --help' for your own arrays."""
+
+Verb = Annotated[Demo, tyro.conf.subcommand("demo")] | Annotated[Solve, tyro.conf.subcommand("solve")]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parse the command line and run the verb."""
+    verb = tyro.cli(Verb, prog="cautious", description=DESCRIPTION, args=arguments)  # type: ignore[call-overload]
+    run_verb(verb.run)
+
+
+if __name__ == "__main__":
+    main()

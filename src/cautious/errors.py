@@ -1,0 +1,21 @@
+"""One family of errors. Each message names the value, the rule it breaks and the way out."""
+
+
+class CautiousError(Exception):
+    """Everything this package raises on purpose."""
+
+
+class InvalidInputError(CautiousError, ValueError):
+    """A value, name or shape that breaks a stated rule."""
+
+
+class BadFileError(CautiousError, ValueError):
+    """A file that is truncated, of another kind, or does not hold what was asked of it."""
+
+
+class MissingFileError(CautiousError, FileNotFoundError):
+    """A file or folder that is not there."""
+
+
+class SolverError(CautiousError, RuntimeError):
+    """A numerical method that could not finish, with what it reported."""

@@ -1,0 +1,1 @@
+"""Pure tensor mathematics, one equation a function; imports no other room."""

@@ -1,0 +1,137 @@
+"""Policy evaluation in a discounted continuing MDP: values, action values and occupancy from one factorisation.
+
+Everything is normalised by (1 - γ), as in the paper, so that returns have the scale of rewards.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from cautious.ops.linear import BatchMatrix, DenseLU, SparseLU, sparse_lu_pays
+
+
+class Transitions:
+    """P(s'|s,a) in the form that evaluation needs: rows (s, a), columns s'; dense on any device, or sparse on the CPU."""
+
+    def __init__(self, matrix: Tensor | scipy.sparse.csr_array, num_actions: int) -> None:
+        """Wrap checked transitions.
+
+        Args:
+            matrix: [S*A, S], row s*A + a; a tensor or a scipy CSR array.
+            num_actions: A.
+        """
+        self.matrix = matrix
+        self.num_states = matrix.shape[1]
+        self.num_actions = num_actions
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the rows are held as a scipy CSR array."""
+        return not isinstance(self.matrix, Tensor)
+
+    def dense(self, device: torch.device | None = None) -> Tensor:
+        """The same transitions as a tensor [S, A, S]."""
+        rows = torch.from_numpy(self.matrix.toarray()) if self.is_sparse else self.matrix
+        return rows.to(device).reshape(self.num_states, self.num_actions, self.num_states)
+
+    def to(self, device: torch.device) -> Transitions:
+        """The same transitions for evaluation on `device`; dense wherever it is not the CPU."""
+        if device.type == "cpu" or (not self.is_sparse and self.matrix.device == device):
+            return self
+        return Transitions(self.dense(device).flatten(0, 1), self.num_actions)
+
+    def expected_next(self, state_values: Tensor) -> Tensor:
+        """Σ_s' P(s'|s,a) v(s'): [B, S] -> [B, S, A]."""
+        if self.is_sparse:
+            rows = torch.from_numpy(np.ascontiguousarray((self.matrix @ state_values.numpy().T).T))
+        else:
+            rows = self._product.dot(state_values)
+        return rows.reshape(len(state_values), self.num_states, self.num_actions)
+
+    def systems(self, policy: Tensor, discount: float) -> DenseLU | SparseLU:
+        """Factors of I - γ P_π for each policy of the batch [B, S, A]."""
+        if not self.is_sparse:
+            return DenseLU(self._dense_systems(policy, discount))
+        merge, row, column = self._pattern
+        entries = -discount * (merge @ policy.flatten(1).numpy().T)  # [nnz of P_π, B]
+        diagonal = np.arange(self.num_states)
+        row, column = np.concatenate([row, diagonal]), np.concatenate([column, diagonal])
+        ones = np.ones(self.num_states)
+        size = (self.num_states, self.num_states)
+        systems = [
+            scipy.sparse.csc_array((np.concatenate([entry, ones]), (row, column)), shape=size) for entry in entries.T
+        ]
+        if self._sparse_lu_pays:
+            return SparseLU(systems)
+        return DenseLU(torch.from_numpy(np.stack([system.toarray() for system in systems])))
+
+    def _dense_systems(self, policy: Tensor, discount: float) -> Tensor:
+        transitions = self.matrix.reshape(self.num_states, self.num_actions, self.num_states)
+        system = (
+            torch.eye(self.num_states, dtype=policy.dtype, device=policy.device).expand(len(policy), -1, -1).clone()
+        )
+        for action in range(self.num_actions):  # elementwise, so that bits do not depend on the batch
+            system -= discount * policy[:, :, action, None] * transitions[:, action]
+        return system
+
+    @cached_property
+    def _product(self) -> BatchMatrix:
+        return BatchMatrix(self.matrix)
+
+    @cached_property
+    def _pattern(self) -> tuple[scipy.sparse.csr_array, np.ndarray, np.ndarray]:
+        """(matrix that turns π(a|s) into the entries of P_π, their rows, their columns)."""
+        entries = self.matrix.tocoo()
+        state, successor = entries.row // self.num_actions, entries.col
+        place, slot = np.unique(state.astype(np.int64) * self.num_states + successor, return_inverse=True)
+        merge = scipy.sparse.csr_array((entries.data, (slot, entries.row)), shape=(len(place), self.matrix.shape[0]))
+        return merge, place // self.num_states, place % self.num_states
+
+    @cached_property
+    def _sparse_lu_pays(self) -> bool:
+        _, row, column = self._pattern
+        pattern = scipy.sparse.csc_array((np.ones(len(row)), (row, column)), shape=(self.num_states,) * 2)
+        return sparse_lu_pays(
+            scipy.sparse.csc_array(pattern + self.num_states * scipy.sparse.eye_array(self.num_states))
+        )
+
+
+class PolicyEvaluation:
+    """Everything about a batch of policies that needs (I - γ P_π)⁻¹, from one factorisation each."""
+
+    def __init__(self, transitions: Transitions, policy: Tensor, discount: float) -> None:
+        """Factorise I - γ P_π for each policy [B, S, A]."""
+        self._transitions = transitions
+        self._policy = policy
+        self._discount = discount
+        self._factors = transitions.systems(policy, discount)
+
+    def occupancy(self, initial_state_dist: Tensor) -> Tensor:
+        """Discounted future state distribution from the initial one, d(s) = (1-γ) Σ_i γ^i P[S_i = s].
+
+            d = (1-γ) (I - γ P_πᵀ)⁻¹ d_∅
+
+        App. C. The return under any reward is then Σ_s d(s) Σ_a π(a|s) r(s,a).
+
+        Args:
+            initial_state_dist: d_∅, [S].
+
+        Returns:
+            Occupancy [B, S]; each row sums to one.
+        """
+        start = (1 - self._discount) * initial_state_dist.expand(len(self._policy), -1)
+        return self._factors.solve(start, transposed=True)
+
+    def state_values(self, reward: Tensor) -> Tensor:
+        """Normalised return from each state, v = (1-γ) (I - γ P_π)⁻¹ r_π: [B, S, A] -> [B, S]."""
+        return self._factors.solve((1 - self._discount) * (self._policy * reward).sum(dim=-1))
+
+    def action_values(self, reward: Tensor) -> Tensor:
+        """Normalised return of each action, q(s,a) = (1-γ) r(s,a) + γ Σ_s' P(s'|s,a) v(s'): [B, S, A] -> [B, S, A]."""
+        future = self._transitions.expected_next(self.state_values(reward))
+        return (1 - self._discount) * reward + self._discount * future

@@ -1,0 +1,111 @@
+"""Matrix products and LU solves over a batch, in which no member's bits depend on the rest of the batch.
+
+k-of-N ranks returns, near an optimum many of them tie, and one flipped last bit then moves a policy. BLAS rounds by the
+shape and the alignment of its operands, so on the CPU every call here has one fixed width and 64-byte aligned rows.
+"""
+
+from __future__ import annotations
+
+import scipy.sparse
+import scipy.sparse.linalg
+import torch
+from torch import Tensor
+
+BLOCK = 8
+"""Batch members a CPU product takes at a time; short blocks are filled up with zeros."""
+
+BATCHED_LU_SIZE = 128
+"""Up to this size LAPACK works on one thread, so a batched call rounds as a single one does; above, one call each."""
+
+FULLEST_SPARSE_LU = 0.2
+"""Share of entries up to which SuperLU is faster than LAPACK on two cores."""
+
+
+def padded_size(size: int, itemsize: int = 8) -> int:
+    """`size` rounded up to whole 64-byte lines."""
+    line = 64 // itemsize
+    return -(-size // line) * line
+
+
+class BatchMatrix:
+    """A fixed matrix [m, n] to be multiplied by batches of vectors from either side."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        """Keep `matrix` [m, n]; copied only where its rows or their number do not fill whole 64-byte lines."""
+        self.shape = (matrix.shape[0], matrix.shape[1])
+        padded = [padded_size(size, matrix.element_size()) for size in self.shape]
+        aligned = matrix.is_contiguous() and matrix.data_ptr() % 64 == 0
+        if matrix.is_cuda or (aligned and padded == list(self.shape)):
+            self._matrix = matrix
+        else:
+            self._matrix = matrix.new_zeros(padded)
+            self._matrix[: self.shape[0], : self.shape[1]] = matrix
+
+    def dot(self, vectors: Tensor) -> Tensor:
+        """Row by row inner products: [B, n] -> [B, m]."""
+        return self._multiply(vectors, self._matrix.T)[:, : self.shape[0]]
+
+    def combine(self, weights: Tensor) -> Tensor:
+        """Weighted sums of rows: [B, m] -> [B, n]."""
+        return self._multiply(weights, self._matrix)[:, : self.shape[1]]
+
+    def _multiply(self, left: Tensor, right: Tensor) -> Tensor:
+        left = left.to(right.dtype)
+        if right.is_cuda:
+            return left @ right
+        num_blocks = -(-left.shape[0] // BLOCK)
+        filled = left.new_zeros(num_blocks * BLOCK, right.shape[0])
+        filled[: left.shape[0], : left.shape[1]] = left
+        if num_blocks == 1:
+            return (filled @ right)[: left.shape[0]]
+        return torch.cat([block @ right for block in filled.split(BLOCK)])[: left.shape[0]]
+
+
+class DenseLU:
+    """LU factors of a batch of square systems [B, S, S]."""
+
+    def __init__(self, systems: Tensor) -> None:
+        """Factorise every system of the batch."""
+        self._size = systems.shape[-1]
+        padded = self._size if systems.is_cuda else padded_size(self._size)
+        if padded != self._size:
+            filled = torch.eye(padded, dtype=systems.dtype).expand(len(systems), -1, -1).clone()
+            filled[:, : self._size, : self._size] = systems
+            systems = filled
+        one_call = systems.is_cuda or padded <= BATCHED_LU_SIZE
+        self._factors = [torch.linalg.lu_factor(part) for part in ([systems] if one_call else systems.split(1))]
+        self._padding = padded - self._size
+
+    def solve(self, right_hand_sides: Tensor, transposed: bool = False) -> Tensor:
+        """X with A x = b, or Aᵀ x = b, for each system: [B, S] -> [B, S]."""
+        columns = torch.nn.functional.pad(right_hand_sides, (0, self._padding)).unsqueeze(-1)
+        parts = columns.split(len(columns) // len(self._factors))
+        solutions = [
+            torch.linalg.lu_solve(lu, pivots, part, adjoint=transposed)
+            for (lu, pivots), part in zip(self._factors, parts, strict=True)
+        ]
+        return torch.cat(solutions)[:, : self._size, 0]
+
+
+class SparseLU:
+    """LU factors of a batch of sparse square systems (SuperLU, on the CPU)."""
+
+    def __init__(self, systems: list[scipy.sparse.csc_array]) -> None:
+        """Factorise every system; I - γP is diagonally dominant, so the diagonal is always a safe pivot."""
+        self._factors = [scipy.sparse.linalg.splu(system, diag_pivot_thresh=0.0) for system in systems]
+
+    def solve(self, right_hand_sides: Tensor, transposed: bool = False) -> Tensor:
+        """X with A x = b, or Aᵀ x = b, for each system: [B, S] -> [B, S]."""
+        mode = "T" if transposed else "N"
+        columns = right_hand_sides.numpy()
+        return torch.stack(
+            [torch.from_numpy(factor.solve(b, mode)) for factor, b in zip(self._factors, columns, strict=True)]
+        )
+
+
+def sparse_lu_pays(system: scipy.sparse.csc_array) -> bool:
+    """Whether the LU factors of `system` stay sparse enough to beat a dense factorisation (measured: a fifth full)."""
+    size = system.shape[0]
+    if size <= BATCHED_LU_SIZE or system.nnz > FULLEST_SPARSE_LU * size**2:
+        return False
+    return bool(scipy.sparse.linalg.splu(system, diag_pivot_thresh=0.0).nnz < FULLEST_SPARSE_LU * size**2)

@@ -1,0 +1,1 @@
+"""Tables, figures, the claims ledger, the HTML report; reads results only."""

@@ -1,0 +1,129 @@
+"""k-of-N counterfactual regret minimisation.
+
+One iteration, in the paper's order:
+
+1. the opponent draws N reward models, ranks them by the current policy's value and answers with the mean of the k worst;
+2. the regret of each action in each state under that answer joins the cumulative regret;
+3. the next policy is proportional to positive cumulative regret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cautious.ops.regret import UPDATES, instantaneous_regret
+from cautious.ops.simplex import regret_matching, uniform_policy
+from cautious.solvers.opponents import Opponent, Response
+from cautious.types import Update
+
+Progress = Callable[[int, int], None]
+"""Called after each iteration with (done, total)."""
+
+
+@dataclass
+class CFRState:
+    """What the next iteration needs."""
+
+    policy: Tensor
+    """π^t, [B, S, A]."""
+    cumulative_regret: Tensor
+    """P^T, [B, S, A]."""
+
+
+@dataclass
+class History:
+    """What a person wants to see of the iterations; filled in place."""
+
+    policy_sum: Tensor
+    """Σ_t d_t(s) π_t(a|s), [B, S, A]."""
+    plain_sum: Tensor
+    """Σ_t π_t(a|s), for states that no iterate ever reaches."""
+    signed_regret: Tensor
+    """Σ_t P^t, unclipped whatever the update, [B, S, A]."""
+    best_policy: Tensor
+    best_value: Tensor
+    sampled_value: list[Tensor]
+    exact_value: list[Tensor]
+    regret: list[Tensor]
+
+    def average_policy(self) -> Tensor:
+        """The occupancy-weighted average of the iterates: its return is the average of their returns."""
+        weight = self.policy_sum.sum(dim=-1, keepdim=True)
+        reached = weight > 1e-300
+        average = torch.where(reached, self.policy_sum / weight.clamp(min=1e-300), self.plain_sum)
+        return average / average.sum(dim=-1, keepdim=True)
+
+    def keep_better(self, policy: Tensor, value: Tensor) -> None:
+        """Take over policies [B, S, A] where their value ([B], or [B, S] a state) is higher than the best so far."""
+        better = value > self.best_value
+        chosen = better.reshape(better.shape + (1,) * (policy.dim() - better.dim()))
+        self.best_policy = torch.where(chosen, policy, self.best_policy)
+        self.best_value = torch.where(better, value, self.best_value)
+
+
+def step(state: CFRState, response: Response, update: Update) -> tuple[CFRState, Tensor]:
+    """One regret-matching step against the opponent's answer; also returns this iteration's regret [B, S, A]."""
+    regret = instantaneous_regret(response.action_values, state.policy)  # P^t
+    cumulative_regret = UPDATES[update](state.cumulative_regret, regret)  # P^T
+    return CFRState(regret_matching(cumulative_regret), cumulative_regret), regret
+
+
+def minimise_regret(
+    opponent: Opponent,
+    shape: tuple[int, int, int],
+    device: torch.device,
+    *,
+    num_iterations: int,
+    update: Update,
+    progress: Progress | None = None,
+) -> tuple[CFRState, History]:
+    """T iterations from the uniform policy for a whole batch of levels and runs at once.
+
+    Args:
+        opponent: Answers policies.
+        shape: (B, S, A).
+        device: Where to compute.
+        num_iterations: T.
+        update: How regret accumulates.
+        progress: Told after each iteration.
+
+    Returns:
+        The last state, and the history of the iterates π^1 .. π^T.
+    """
+    zeros = torch.zeros(shape, dtype=torch.float64, device=device)
+    state = CFRState(uniform_policy(*shape, device=device), zeros)
+    history: History | None = None
+    for t in range(num_iterations):
+        response = opponent.respond(state.policy, t)
+        if history is None:
+            lowest = torch.full_like(response.sampled_value, -torch.inf)
+            history = History(zeros.clone(), zeros.clone(), zeros.clone(), state.policy, lowest, [], [], [])
+        _note(history, state.policy, response)
+        state, regret = step(state, response, update)
+        history.signed_regret += regret
+        history.regret.append(history.signed_regret.amax(dim=(1, 2)))
+        if progress is not None:
+            progress(t + 1, num_iterations)
+    assert history is not None
+    return state, history
+
+
+def _note(history: History, policy: Tensor, response: Response) -> None:
+    """Add one iterate and its answer to the history."""
+    history.policy_sum += response.occupancy.unsqueeze(-1) * policy
+    history.plain_sum += policy
+    history.sampled_value.append(_over_states(response.sampled_value))
+    if response.exact_value is None:
+        history.exact_value.append(torch.full_like(history.sampled_value[-1], torch.nan))
+    else:
+        history.exact_value.append(_over_states(response.exact_value))
+        history.keep_better(policy, response.exact_value)
+
+
+def _over_states(value: Tensor) -> Tensor:
+    """[B] as it is; [B, S] as its mean over states."""
+    return value if value.dim() == 1 else value.mean(dim=-1)

@@ -1,0 +1,152 @@
+"""The true k-of-N optimum by linear programming (HiGHS), for small problems and as an independent reference.
+
+k-of-N is a spectral risk: with rank weights w (non-increasing) the value of returns v is min over matchings of ranks to
+models of Σ w_rank v_model. By duality of that assignment problem,
+
+    value(v) = max Σ_g n_g α_g + Σ_m β_m   subject to   α_g + β_m <= w_g v_m     (g: ranks of equal weight, n_g of them)
+
+and returns are linear in the discounted occupancy x(s,a), so that the best policy is one linear program.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from cautious.errors import InvalidInputError, SolverError
+from cautious.ops.risk import KofN, ranked_weights
+from cautious.solvers.games import BanditGame, Game, MDPGame
+from cautious.solvers.optimal import optimal_policy
+from cautious.solvers.rewards import as_rewards
+from cautious.solvers.solution import Solution, Trace
+from cautious.types import as_float_tensor, check_distribution, check_shape
+from cautious.worlds.mdp import TabularMDP
+
+LARGEST_PROGRAM = 5_000_000
+"""Most entries of the constraint matrix that is attempted."""
+
+
+def solve_exact(mdp_or_state_dist: Any, rewards: Any, level: KofN | str) -> Solution:
+    """The policy of highest k-of-N value over M reward functions.
+
+    Args:
+        mdp_or_state_dist: A `TabularMDP`; or a distribution over states [S], for a contextual bandit (all-states regime).
+        rewards: [M, S, A], in memory.
+        level: One level.
+
+    Returns:
+        `Solution` whose policies are all the optimal one; the certificate's gap is what rounding leaves.
+    """
+    table = as_rewards(rewards, "cpu")
+    reward = table.rewards_for(torch.arange(table.num_models)).double()  # [M, S, A]
+    level = KofN.parse(level)
+    rank_weights = level.rank_weights(table.num_models)
+    game, flow, inflow = _flow_constraints(mdp_or_state_dist, table.num_states, table.num_actions)
+    occupancy, weights = _solve_program(reward.flatten(1).numpy(), rank_weights.numpy(), flow, inflow)
+    mixture = torch.einsum("m,msa->sa", weights, reward)
+    policy = _policy_of(occupancy.reshape(table.num_states, table.num_actions), mixture, mdp_or_state_dist)
+
+    def exact_value(policies: Tensor) -> Tensor:
+        returns = table.returns(game.evaluate(policies).occupancy.unsqueeze(-1) * policies)
+        return (ranked_weights(returns, rank_weights) * returns).sum(dim=-1)
+
+    nothing = torch.empty(0, dtype=torch.float64)
+    return Solution(
+        policy=policy,
+        average_policy=policy,
+        trace=Trace(nothing, nothing, nothing),
+        level=level,
+        record={"method": "linear program", "levels": [str(level)], "num_models": table.num_models},
+        _best_policy=lambda: policy,
+        _exact_value=exact_value,
+        _upper_bound=lambda _: game.best_return(mixture.unsqueeze(0)),
+    )
+
+
+def _flow_constraints(world: Any, num_states: int, num_actions: int) -> tuple[Game, scipy.sparse.csr_array, np.ndarray]:
+    """(game, matrix F, vector b) such that the occupancies of policies are the x >= 0 with F x = b.
+
+    Σ_a x(s,a) - γ Σ_{s',a'} P(s|s',a') x(s',a') = (1-γ) d_∅(s).
+    """
+    outflow = scipy.sparse.kron(scipy.sparse.eye_array(num_states), np.ones((1, num_actions)), format="csr")
+    if isinstance(world, TabularMDP):
+        if (world.num_states, world.num_actions) != (num_states, num_actions):
+            raise InvalidInputError(
+                f"rewards: expected [M, S, A] with S={world.num_states} A={world.num_actions} as the MDP has, "
+                f"got S={num_states} A={num_actions}."
+            )
+        rows = world.dynamics.matrix
+        rows = rows if world.dynamics.is_sparse else scipy.sparse.csr_array(rows.numpy())
+        flow = outflow - world.discount * rows.T
+        return (
+            MDPGame(world, torch.device("cpu")),
+            flow.tocsr(),
+            (1 - world.discount) * world.initial_state_dist.numpy(),
+        )
+    state_dist = as_float_tensor(world, "state_dist", "cpu").double()
+    check_shape(state_dist, "S", "state_dist", S=num_states)
+    check_distribution(state_dist, "state_dist")
+    return BanditGame(state_dist), outflow, state_dist.numpy()
+
+
+def _solve_program(
+    reward: np.ndarray, rank_weights: np.ndarray, flow: scipy.sparse.csr_array, inflow: np.ndarray
+) -> tuple[Tensor, Tensor]:
+    """Optimal occupancy [S*A] and the adversary's weights [M], read off the dual of the matching constraints."""
+    num_models, num_pairs = reward.shape
+    weight, ranks = np.unique(rank_weights, return_counts=True)
+    num_groups = len(weight)
+    if num_groups * num_models * num_pairs > LARGEST_PROGRAM * 10:
+        raise InvalidInputError(
+            f"solve_exact: M={num_models} models with {num_groups} different rank weights and {num_pairs} (state, action) "
+            "pairs make too large a linear program; use solve_mdp or solve_bandit and their certificate."
+        )
+    # Variables: x [S*A], v [M], α [G], β [M]. Rows: F x = b;  v - R x = 0;  α_g + β_m - w_g v_m <= 0 (g-major).
+    group = scipy.sparse.kron(scipy.sparse.eye_array(num_groups), np.ones((num_models, 1)))
+    model = scipy.sparse.kron(np.ones((num_groups, 1)), scipy.sparse.eye_array(num_models))
+    weighted = scipy.sparse.kron(weight[:, None], scipy.sparse.eye_array(num_models))
+    matching = scipy.sparse.hstack(
+        [scipy.sparse.csr_array((len(weight) * num_models, num_pairs)), -weighted, group, model]
+    )
+    identity = scipy.sparse.eye_array(num_models)
+    equal = scipy.sparse.block_array(
+        [
+            [
+                flow,
+                None,
+                scipy.sparse.csr_array((flow.shape[0], num_groups)),
+                scipy.sparse.csr_array((flow.shape[0], num_models)),
+            ],
+            [scipy.sparse.csr_array(-reward), identity, None, None],
+        ]
+    )
+    result = scipy.optimize.linprog(
+        -np.concatenate([np.zeros(num_pairs + num_models), ranks, np.ones(num_models)]),
+        A_ub=matching.tocsc(),
+        b_ub=np.zeros(matching.shape[0]),
+        A_eq=equal.tocsc(),
+        b_eq=np.concatenate([inflow, np.zeros(num_models)]),
+        bounds=[(0, None)] * num_pairs + [(None, None)] * (2 * num_models + num_groups),
+        method="highs-ds",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    if result.status != 0:
+        raise SolverError(f"solve_exact: the linear program was not solved (HiGHS: {result.message}).")
+    matched = -result.ineqlin.marginals.reshape(num_groups, num_models)  # how much of each rank group each model holds
+    weights = torch.from_numpy(weight @ np.clip(matched, 0, None))
+    return torch.from_numpy(np.clip(result.x[:num_pairs], 0, None)), weights / weights.sum()
+
+
+def _policy_of(occupancy: Tensor, mixture: Tensor, world: Any) -> Tensor:
+    """π(a|s) = x(s,a) / Σ_b x(s,b); where x does not reach, the best action against the adversary's mixture."""
+    total = occupancy.sum(dim=-1, keepdim=True)
+    if isinstance(world, TabularMDP):
+        elsewhere = optimal_policy(world, mixture).policy
+    else:
+        elsewhere = torch.nn.functional.one_hot(mixture.argmax(dim=-1), mixture.shape[-1]).double()
+    return torch.where(total > 1e-12, occupancy / total.clamp(min=1e-12), elsewhere)

@@ -1,0 +1,83 @@
+"""k-of-N policies in a continuing MDP whose dynamics are known and whose reward is not (section 5 of the paper)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from cautious.errors import InvalidInputError
+from cautious.solvers.cfr import Progress
+from cautious.solvers.games import MDPGame
+from cautious.solvers.opponents import JointOpponent
+from cautious.solvers.rewards import as_rewards
+from cautious.solvers.solution import Solution
+from cautious.solvers.solve import Levels, make_request, solve, tracks_by_default
+from cautious.worlds.mdp import TabularMDP
+
+
+def solve_mdp(
+    mdp: TabularMDP,
+    rewards: Any,
+    level: Levels,
+    *,
+    num_iterations: int = 100,
+    sampling: str = "queue",
+    update: str = "regret-matching",
+    num_runs: int | None = None,
+    seed: int = 0,
+    device: torch.device | str | None = None,
+    track_exact: bool | None = None,
+    progress: Progress | None = None,
+) -> Solution:
+    """Policies that are robust at a k-of-N level in a continuing MDP.
+
+    Each iteration factorises I - γP_π once: its transpose gives the occupancy, with which the returns of all M models are
+    one product; a second solve gives the action values under the worst-k reward.
+
+    Args:
+        mdp: The world; all returns are normalised by (1 - discount).
+        rewards: What each of M models says each (state, action) pays, [M, S, A]: a tensor, a numpy array (memory-mapped
+            too), or anything with ``num_models`` and ``rewards_for(indices) -> [N, S, A]``.
+        level: A `KofN` or ``"k-of-n"``; a sequence of them adds a leading dimension to every array of the solution.
+        num_iterations: T.
+        sampling: ``"queue"`` (the paper) or ``"exact"``; see `solve_bandit`.
+        update: ``"regret-matching"``, ``"regret-matching+"`` or ``"as-printed"``.
+        num_runs: Repeat with this many shuffles of the queue; adds a dimension.
+        seed: Starts the shuffles.
+        device: Where to compute; where the rewards are, if not given.
+        track_exact: Whether every iteration also ranks all M models; by default wherever that is cheap.
+        progress: Called after each iteration with (done, total).
+
+    Returns:
+        `Solution`; for one level and no `num_runs` its policies are plain [S, A].
+    """
+    if not isinstance(mdp, TabularMDP):
+        raise InvalidInputError(f"mdp is a {type(mdp).__name__}; pass a cautious.TabularMDP.")
+    table = as_rewards(rewards, device)
+    if (table.num_states, table.num_actions) != (mdp.num_states, mdp.num_actions):
+        raise InvalidInputError(
+            f"rewards: expected shape [M, S, A] with S={mdp.num_states} A={mdp.num_actions} as the MDP has, "
+            f"got [{table.num_models}, {table.num_states}, {table.num_actions}]."
+        )
+    request = make_request(
+        level,
+        table.num_models,
+        num_runs=num_runs,
+        num_iterations=num_iterations,
+        sampling=sampling,
+        update=update,
+        seed=seed,
+        progress=progress,
+    )
+    game = MDPGame(mdp, table.device)
+    entries = table.num_models * table.num_states * table.num_actions
+    track = tracks_by_default(table, entries) if track_exact is None else track_exact
+    return solve(
+        request,
+        table,
+        lambda how, exact: JointOpponent(game, table, request.batch, how, seed, exact),
+        game.best_return,
+        track,
+        {"discount": mdp.discount},
+    )

@@ -1,0 +1,77 @@
+"""The ordinary optimum of one reward function: policy iteration with exact evaluation."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from cautious.errors import SolverError
+from cautious.types import ArrayLike, as_float_tensor, check_finite, check_shape
+from cautious.worlds.mdp import TabularMDP
+
+TIE_TOLERANCE = 1e-10
+"""Actions whose values differ by less than this share of the reward bound tie; the lowest index then wins."""
+
+
+class OptimalPolicy(NamedTuple):
+    """An optimal deterministic policy, with its values normalised by (1 - discount)."""
+
+    policy: Tensor
+    """[..., S, A], one action a state; ties go to the lowest index."""
+    action_values: Tensor
+    """q*(s,a), [..., S, A]."""
+    expected_return: Tensor
+    """From the initial state distribution, [...]."""
+
+
+def optimal_policy(mdp: TabularMDP, reward: ArrayLike) -> OptimalPolicy:
+    """Optim(r): the best policy under one reward function, or under each of a batch.
+
+    Args:
+        mdp: The world.
+        reward: [..., S, A]; leading dimensions are a batch, solved together.
+
+    Returns:
+        `OptimalPolicy` with the batch's leading dimensions.
+    """
+    tensor = as_float_tensor(reward, "reward").double()
+    check_shape(tensor, "... S A", "reward", S=mdp.num_states, A=mdp.num_actions)
+    check_finite(tensor, "reward")
+    batch = tensor.reshape(-1, mdp.num_states, mdp.num_actions)
+    tolerance = TIE_TOLERANCE * batch.abs().amax(dim=(1, 2))[:, None].clamp(min=1e-300)
+    action_values = _optimal_action_values(mdp, batch, tolerance)
+    greedy = action_values >= action_values.amax(dim=-1, keepdim=True) - tolerance[..., None]
+    policy = _deterministic(greedy.to(torch.uint8).argmax(dim=-1), mdp.num_actions)
+    state_values = (policy * action_values).sum(dim=-1)
+    expected_return = (state_values * mdp.initial_state_dist.to(tensor.device)).sum(dim=-1)
+    return OptimalPolicy(
+        policy.reshape(tensor.shape), action_values.reshape(tensor.shape), expected_return.reshape(tensor.shape[:-2])
+    )
+
+
+def _optimal_action_values(mdp: TabularMDP, reward: Tensor, tolerance: Tensor) -> Tensor:
+    """Policy iteration on a batch [B, S, A]; members that are done leave it."""
+    action_values = torch.empty_like(reward)
+    waiting = torch.arange(len(reward), device=reward.device)
+    actions = reward.argmax(dim=-1)  # [B, S]
+    for _ in range(10_000):
+        policy = _deterministic(actions[waiting], mdp.num_actions)
+        values = mdp.evaluate(policy).action_values(reward[waiting])
+        action_values[waiting] = values
+        best, better = values.max(dim=-1)
+        current = values.gather(-1, actions[waiting].unsqueeze(-1)).squeeze(-1)
+        improves = best > current + tolerance[waiting]  # a margin, so that rounding cannot make it cycle
+        actions[waiting] = torch.where(improves, better, actions[waiting])
+        waiting = waiting[improves.any(dim=-1)]
+        if len(waiting) == 0:
+            return action_values
+    raise SolverError(
+        f"optimal_policy: {len(waiting)} of {len(reward)} reward functions still improve after 10,000 steps."
+    )
+
+
+def _deterministic(actions: Tensor, num_actions: int) -> Tensor:
+    """One-hot policy [..., S, A] of actions [..., S]."""
+    return torch.nn.functional.one_hot(actions, num_actions).double()

@@ -1,0 +1,172 @@
+"""Where the M reward functions come from: an array in memory, one on disk, or a source asked for a few at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cautious.errors import InvalidInputError
+from cautious.ops.linear import BatchMatrix
+from cautious.types import ArrayLike, as_float_tensor, check_finite, check_shape, parse_count
+
+FLOAT64_BYTES = 2**29
+"""Float32 rewards are held in float64 if that takes at most this much; larger ones keep their type."""
+
+BLOCK_BYTES = 2**26
+"""How much of a large or streamed set of rewards is in float64 at a time."""
+
+
+@runtime_checkable
+class RewardSource(Protocol):
+    """An ensemble that may be larger than memory."""
+
+    num_models: int
+
+    def rewards_for(self, indices: Tensor) -> ArrayLike:
+        """Rewards [N, S, A] of the models at `indices` [N]."""
+        ...
+
+
+class DenseRewards:
+    """M reward functions as one tensor [M, S, A] on any device."""
+
+    streamed = False
+
+    def __init__(self, rewards: Tensor) -> None:
+        """Keep checked rewards [M, S, A]."""
+        if rewards.dtype == torch.float32 and 2 * rewards.nbytes <= FLOAT64_BYTES:
+            rewards = rewards.double()
+        self.num_models, self.num_states, self.num_actions = rewards.shape
+        self.device = rewards.device
+        self._rewards = rewards.contiguous()
+        self._matrix: BatchMatrix | None = None
+
+    @property
+    def reward_bound(self) -> float:
+        """U, the largest |reward|."""
+        return float(max(self._rewards.max(), -self._rewards.min()))
+
+    def rewards_for(self, indices: Tensor, states: slice = slice(None)) -> Tensor:
+        """Rewards [N, s, A] of the models at `indices` [N], in the states of a slice."""
+        return self._rewards[:, states].index_select(0, indices.to(self.device))
+
+    def returns(self, occupancy: Tensor, precise: bool = False) -> Tensor:
+        """Return under each model, Σ_sa x(s,a) r_m(s,a): [B, S, A] -> [B, M].
+
+        Args:
+            occupancy: x(s,a), [B, S, A].
+            precise: Accumulate in float64 even where the rewards are held in float32.
+        """
+        if precise and self._rewards.dtype != torch.float64:
+            return _streamed_returns(self, occupancy)
+        return self._flat().dot(occupancy.flatten(1)).double()
+
+    def mixture(self, weights: Tensor, precise: bool = False) -> Tensor:
+        """Reward function mixed from all models, Σ_m w_m r_m(s,a): [B, M] -> [B, S, A]."""
+        if precise and self._rewards.dtype != torch.float64:
+            return _streamed_mixture(self, weights)
+        return self._flat().combine(weights).double().unflatten(1, (self.num_states, self.num_actions))
+
+    def _flat(self) -> BatchMatrix:
+        if self._matrix is None:
+            self._matrix = BatchMatrix(self._rewards.flatten(1))
+        return self._matrix
+
+
+class StreamedRewards:
+    """M reward functions behind `rewards_for(indices)`; never all in memory."""
+
+    streamed = True
+
+    def __init__(self, source: Any, device: torch.device) -> None:
+        """Ask `source` for its size and for one model, to learn the shape."""
+        num_models = getattr(source, "num_models", None)
+        if num_models is None and hasattr(source, "__len__"):
+            num_models = len(source)
+        if num_models is None:
+            raise InvalidInputError(
+                f"rewards: {type(source).__name__} offers rewards_for but no num_models; it must say how many there are."
+            )
+        self.num_models = parse_count(num_models, "rewards: num_models")
+        self.device = device
+        self._source = source
+        first = as_float_tensor(source.rewards_for(torch.zeros(1, dtype=torch.long)), "rewards_for([0])")
+        check_shape(first, "N S A", "rewards_for([0])", N=1)
+        _, self.num_states, self.num_actions = first.shape
+        self.reward_bound = float(first.abs().max())
+
+    def rewards_for(self, indices: Tensor, states: slice = slice(None)) -> Tensor:
+        """Rewards [N, s, A] of the models at `indices` [N], in the states of a slice; checked as they come."""
+        if isinstance(self._source, _ArrayOnDisk):
+            block = as_float_tensor(self._source.rewards_for(indices.cpu(), states), "rewards", self.device)
+        else:
+            block = as_float_tensor(self._source.rewards_for(indices.cpu()), "rewards_for", self.device)
+            check_shape(block, "N S A", "rewards_for", N=len(indices), S=self.num_states, A=self.num_actions)
+            block = block[:, states]
+        check_finite(block, "rewards_for")
+        self.reward_bound = max(self.reward_bound, float(block.abs().max()))
+        return block
+
+    def returns(self, occupancy: Tensor, precise: bool = True) -> Tensor:
+        """Return under each model: [B, S, A] -> [B, M]; one pass over the source."""
+        return _streamed_returns(self, occupancy)
+
+    def mixture(self, weights: Tensor, precise: bool = True) -> Tensor:
+        """Reward function mixed from all models: [B, M] -> [B, S, A]; one pass over the source."""
+        return _streamed_mixture(self, weights)
+
+
+Rewards = DenseRewards | StreamedRewards
+
+
+class _ArrayOnDisk:
+    """A memory-mapped numpy array [M, S, A] as a source."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.num_models = array.shape[0]
+        self._array = array
+
+    def rewards_for(self, indices: Tensor, states: slice = slice(None)) -> np.ndarray:
+        return np.array(self._array[indices.numpy(), states])
+
+
+def as_rewards(rewards: Any, device: torch.device | str | None = None) -> Rewards:
+    """Any accepted form of M reward functions, checked: tensor, numpy array, memory map, or a `RewardSource`."""
+    if isinstance(rewards, (DenseRewards, StreamedRewards)):
+        return rewards
+    if isinstance(rewards, np.memmap):
+        if rewards.ndim != 3:
+            raise InvalidInputError(f"rewards: expected shape [M, S, A], got {list(rewards.shape)}.")
+        return StreamedRewards(_ArrayOnDisk(rewards), torch.device(device or "cpu"))
+    if not isinstance(rewards, (Tensor, np.ndarray)) and hasattr(rewards, "rewards_for"):
+        return StreamedRewards(rewards, torch.device(device or "cpu"))
+    tensor = as_float_tensor(rewards, "rewards", device)
+    check_shape(tensor, "M S A", "rewards")
+    check_finite(tensor, "rewards")
+    return DenseRewards(tensor)
+
+
+def _blocks(rewards: Rewards) -> Iterator[tuple[slice, Tensor]]:
+    """All models in order, a block at a time: (which, rewards [m, S, A])."""
+    size = max(1, BLOCK_BYTES // (8 * rewards.num_states * rewards.num_actions))
+    for first in range(0, rewards.num_models, size):
+        which = slice(first, min(first + size, rewards.num_models))
+        yield which, rewards.rewards_for(torch.arange(which.start, which.stop)).double()
+
+
+def _streamed_returns(rewards: Rewards, occupancy: Tensor) -> Tensor:
+    flat = occupancy.flatten(1)
+    return torch.cat([BatchMatrix(block.flatten(1)).dot(flat) for _, block in _blocks(rewards)], dim=1)
+
+
+def _streamed_mixture(rewards: Rewards, weights: Tensor) -> Tensor:
+    total = torch.zeros(
+        len(weights), rewards.num_states * rewards.num_actions, dtype=torch.float64, device=weights.device
+    )
+    for which, block in _blocks(rewards):
+        total += BatchMatrix(block.flatten(1)).combine(weights[:, which])
+    return total.unflatten(1, (rewards.num_states, rewards.num_actions))

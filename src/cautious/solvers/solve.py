@@ -1,0 +1,162 @@
+"""The path that both solvers share: check the request, run the batch, shape the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cautious.errors import InvalidInputError
+from cautious.ops.risk import KofN
+from cautious.seeding import seed_of
+from cautious.solvers.cfr import History, Progress, minimise_regret
+from cautious.solvers.opponents import Batch, Opponent
+from cautious.solvers.rewards import Rewards
+from cautious.solvers.sampling import ModelQueue
+from cautious.solvers.solution import Solution, Trace
+from cautious.types import Sampling, Update, parse_choice, parse_count
+
+Levels = KofN | str | Sequence[KofN | str]
+"""One level, or several to be solved in one call."""
+
+TRACKED_ENTRIES = 2**24
+"""Exact values are tracked in every iteration by default where that touches at most this many rewards a time."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A checked request: what to solve, and how."""
+
+    batch: Batch
+    several_levels: bool
+    several_runs: bool
+    num_iterations: int
+    sampling: Sampling
+    update: Update
+    seed: int
+    progress: Progress | None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Leading dimensions of the answer: (), (L,), (R,) or (L, R)."""
+        levels = (len(self.batch.levels),) if self.several_levels else ()
+        return levels + ((self.batch.num_runs,) if self.several_runs else ())
+
+    @property
+    def level(self) -> KofN | tuple[KofN, ...]:
+        """The level, or the levels where several were asked for."""
+        return self.batch.levels if self.several_levels else self.batch.levels[0]
+
+
+def make_request(
+    level: Levels,
+    num_models: int,
+    *,
+    num_runs: int | None,
+    num_iterations: int,
+    sampling: str,
+    update: str,
+    seed: int,
+    progress: Progress | None,
+) -> Request:
+    """Check everything that a user may get wrong about a request."""
+    levels = tuple(level) if isinstance(level, (list, tuple)) else (level,)
+    if not levels:
+        raise InvalidInputError("level=[] names no level; pass one, such as '1-of-20', or a sequence of them.")
+    parsed = tuple(KofN.parse(one) for one in levels)
+    for one in parsed:
+        one.rank_weights(num_models)  # says so if n exceeds the models there are
+    seed_of(seed)  # says so if it is no seed
+    return Request(
+        batch=Batch(parsed, 1 if num_runs is None else parse_count(num_runs, "num_runs")),
+        several_levels=isinstance(level, (list, tuple)),
+        several_runs=num_runs is not None,
+        num_iterations=parse_count(num_iterations, "num_iterations"),
+        sampling=parse_choice(Sampling, sampling, "sampling"),
+        update=parse_choice(Update, update, "update"),
+        seed=seed,
+        progress=progress,
+    )
+
+
+def tracks_by_default(rewards: Rewards, entries_an_iteration: int) -> bool:
+    """Whether exact values are cheap enough to have in every iteration: in memory, and not too many rewards to touch."""
+    return not rewards.streamed and entries_an_iteration <= TRACKED_ENTRIES
+
+
+def solve(
+    request: Request,
+    rewards: Rewards,
+    make_opponent: Callable[[Sampling, bool], Opponent],
+    best_return: Callable[[Tensor], Tensor],
+    track_exact: bool,
+    record: dict[str, Any],
+) -> Solution:
+    """Run the batch and wrap up what came out.
+
+    Args:
+        request: What to solve.
+        rewards: The M reward functions.
+        make_opponent: An opponent for (sampling, whether to track exact values).
+        best_return: The ordinary optimum under reward functions: [B, S, A] -> [B], or [B, S] in the single-state regime.
+        track_exact: Whether to compute exact values in every iteration.
+        record: What else belongs into the solution's record.
+    """
+    shape = (request.batch.size, rewards.num_states, rewards.num_actions)
+    opponent = make_opponent(request.sampling, track_exact)
+    options = {"num_iterations": request.num_iterations, "update": request.update}
+    state, history = minimise_regret(opponent, shape, rewards.device, **options, progress=request.progress)
+    average = history.average_policy()
+
+    def best_policy() -> Tensor:
+        for policy in (state.policy, average):
+            history.keep_better(policy, opponent.exact_value(policy))
+        return _shaped(history.best_policy, request)
+
+    def upper_bound(refine: int) -> Tensor:
+        reward = opponent.average_reward()
+        if reward is None:
+            exact = make_opponent(Sampling.EXACT, True)
+            plan = {"num_iterations": parse_count(refine, "refine"), "update": request.update}
+            minimise_regret(exact, shape, rewards.device, **plan, progress=request.progress)
+            reward = exact.average_reward()
+        return best_return(reward)
+
+    return Solution(
+        policy=_shaped(state.policy, request),
+        average_policy=_shaped(average, request),
+        trace=_trace(history, request),
+        level=request.level,
+        record={**record, **_record(request, rewards)},
+        _best_policy=best_policy,
+        _exact_value=opponent.exact_value,
+        _upper_bound=upper_bound,
+    )
+
+
+def _shaped(batch: Tensor, request: Request) -> Tensor:
+    """[B, ...] as the answer's leading dimensions ask."""
+    return batch.reshape(request.shape + batch.shape[1:])
+
+
+def _trace(history: History, request: Request) -> Trace:
+    columns = (history.sampled_value, history.exact_value, history.regret)
+    return Trace(*(_shaped(torch.stack(column, dim=-1), request) for column in columns))
+
+
+def _record(request: Request, rewards: Rewards) -> dict[str, Any]:
+    queue = ModelQueue(request.batch.num_runs, rewards.num_models, request.seed)
+    reshuffles = [queue.num_reshuffles(level, request.num_iterations) for level in request.batch.levels]
+    return {
+        "levels": [str(level) for level in request.batch.levels],
+        "num_runs": request.batch.num_runs,
+        "num_iterations": request.num_iterations,
+        "num_models": rewards.num_models,
+        "sampling": str(request.sampling),
+        "update": str(request.update),
+        "seed": int(request.seed),
+        "reshuffles": reshuffles if request.sampling is Sampling.QUEUE else None,
+    }

@@ -1,0 +1,1 @@
+"""The worlds, familiar and novel, with no learner in sight."""

@@ -1,0 +1,198 @@
+"""A finite, discounted, continuing MDP without a reward: a novel world has none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from cautious.errors import InvalidInputError
+from cautious.ops.bellman import PolicyEvaluation, Transitions
+from cautious.types import ArrayLike, as_float_tensor, check_distribution, check_finite, check_shape
+
+ROW_TOLERANCE = 1e-6
+"""How far from one a row of probabilities may sum (float32 input); rows are then rescaled to sum to one."""
+
+
+class TabularMDP:
+    """States, actions, transition probabilities, an initial state distribution and a discount; checked on the way in.
+
+    All returns are normalised by (1 - discount), so that they have the scale of rewards.
+
+    Attributes:
+        num_states: S.
+        num_actions: A.
+        initial_state_dist: [S], float64.
+        discount: γ, in [0, 1).
+        transitions: P(s'|s,a), float64 [S, A, S]: a plain tensor, or a sparse COO tensor where most entries are zero.
+        dynamics: The same in the form that evaluation needs (`ops.bellman.Transitions`).
+
+    >>> coin = torch.tensor([[[0.5, 0.5]], [[0.5, 0.5]]])
+    >>> TabularMDP(coin, [1.0, 0.0], discount=0.9)
+    TabularMDP(num_states=2, num_actions=1, discount=0.9, dense)
+    """
+
+    def __init__(self, transitions: Any, initial_state_dist: ArrayLike, discount: float) -> None:
+        """Check and keep a world.
+
+        Args:
+            transitions: Dense [S, A, S]; or sparse: a scipy matrix or torch sparse tensor [S*A, S] (row s*A + a), or a
+                sequence of A scipy matrices [S, S], one an action.
+            initial_state_dist: [S].
+            discount: γ, in [0, 1).
+        """
+        self.discount = _checked_discount(discount)
+        matrix, self.num_actions = _as_rows(transitions)
+        self.num_states = matrix.shape[1]
+        self.dynamics = Transitions(_checked_rows(matrix, self.num_actions), self.num_actions)
+        start = as_float_tensor(initial_state_dist, "initial_state_dist", "cpu").double()
+        check_shape(start, "S", "initial_state_dist", S=self.num_states)
+        check_distribution(start, "initial_state_dist", ROW_TOLERANCE)
+        self.initial_state_dist = start / start.sum()
+
+    def __repr__(self) -> str:
+        """Sizes, discount and storage."""
+        kind = "sparse" if self.dynamics.is_sparse else "dense"
+        return f"TabularMDP(num_states={self.num_states}, num_actions={self.num_actions}, discount={self.discount:g}, {kind})"
+
+    @cached_property
+    def transitions(self) -> Tensor:
+        """P(s'|s,a) as a tensor [S, A, S], sparse where the world is."""
+        if not self.dynamics.is_sparse:
+            return self.dynamics.dense()
+        entries = self.dynamics.matrix.tocoo()
+        index = np.stack([entries.row // self.num_actions, entries.row % self.num_actions, entries.col])
+        shape = (self.num_states, self.num_actions, self.num_states)
+        place, values = torch.from_numpy(index).long(), torch.from_numpy(entries.data)
+        return torch.sparse_coo_tensor(place, values, shape, check_invariants=True).coalesce()
+
+    def evaluate(self, policy: ArrayLike) -> PolicyEvaluation:
+        """Factorise once for `policy` ([S, A] or a batch [B, S, A]), then ask for occupancy, values, action values."""
+        tensor = checked_policy(policy, self.num_states, self.num_actions)
+        batch = tensor.reshape(-1, self.num_states, self.num_actions)
+        return PolicyEvaluation(self.dynamics.to(batch.device), batch, self.discount)
+
+    def occupancy(self, policy: ArrayLike) -> Tensor:
+        """Discounted state-action occupancy x(s,a) = d(s) π(a|s), [..., S, A] as `policy`; sums to one."""
+        tensor = checked_policy(policy, self.num_states, self.num_actions)
+        states = self.evaluate(tensor).occupancy(self.initial_state_dist.to(tensor.device))
+        return states.reshape(tensor.shape[:-1]).unsqueeze(-1) * tensor
+
+    def expected_return(self, policy: ArrayLike, reward: ArrayLike) -> Tensor:
+        """Normalised return of `policy` [..., S, A] under `reward` [..., S, A] from the initial state distribution, [...]."""
+        occupancy = self.occupancy(policy)
+        values = as_float_tensor(reward, "reward", occupancy.device).double()
+        check_shape(values, "... S A", "reward", S=self.num_states, A=self.num_actions)
+        return (occupancy * values).sum(dim=(-2, -1))
+
+
+def checked_policy(policy: ArrayLike, num_states: int, num_actions: int) -> Tensor:
+    """`policy` as a float64 tensor [..., S, A] whose rows are distributions."""
+    tensor = as_float_tensor(policy, "policy").double()
+    check_shape(tensor, "... S A", "policy", S=num_states, A=num_actions)
+    check_distribution(tensor, "policy")
+    return tensor
+
+
+def _checked_discount(discount: float) -> float:
+    try:
+        value = float(discount)
+    except (TypeError, ValueError):
+        value = float("nan")
+    if not 0 <= value < 1:
+        raise InvalidInputError(f"discount={discount!r} must lie in [0, 1): returns are normalised by 1 - discount.")
+    return value
+
+
+def _as_rows(transitions: Any) -> tuple[Tensor | scipy.sparse.csr_array, int]:
+    """Any accepted form as rows [S*A, S] in float64, and A."""
+    if isinstance(transitions, Tensor) and transitions.layout != torch.strided:
+        transitions = _scipy_from_torch(transitions)
+    if scipy.sparse.issparse(transitions):
+        return _as_csr(transitions), _num_actions_of(transitions.shape)
+    if isinstance(transitions, Sequence) and len(transitions) and all(scipy.sparse.issparse(m) for m in transitions):
+        return _interleave([_as_csr(matrix) for matrix in transitions])
+    tensor = as_float_tensor(transitions, "transitions", "cpu").double()
+    check_shape(tensor, "S A S", "transitions", S=tensor.shape[-1] if tensor.dim() else 0)
+    num_states, num_actions, _ = tensor.shape
+    rows = tensor.reshape(num_states * num_actions, num_states)
+    if num_states > 128 and int(rows.count_nonzero()) < 0.1 * rows.numel():
+        return _as_csr(scipy.sparse.csr_array(rows.numpy())), num_actions
+    return rows.clone(), num_actions
+
+
+def _scipy_from_torch(tensor: Tensor) -> scipy.sparse.coo_array:
+    entries = tensor.to_sparse_coo().coalesce().cpu()
+    index, values = entries.indices().numpy(), entries.values().double().numpy()
+    if tensor.dim() == 3:
+        num_states, num_actions, num_successors = tensor.shape
+        if num_states != num_successors:
+            raise InvalidInputError(f"transitions: expected shape [S, A, S], got {list(tensor.shape)}.")
+        row, shape = index[0] * num_actions + index[1], (num_states * num_actions, num_states)
+        return scipy.sparse.coo_array((values, (row, index[2])), shape=shape)
+    if tensor.dim() != 2:
+        raise InvalidInputError(f"transitions: expected shape [S, A, S] or [S*A, S], got {list(tensor.shape)}.")
+    return scipy.sparse.coo_array((values, (index[0], index[1])), shape=tuple(tensor.shape))
+
+
+def _as_csr(matrix: Any) -> scipy.sparse.csr_array:
+    rows = scipy.sparse.csr_array(matrix, dtype=np.float64)
+    rows.sum_duplicates()
+    return rows
+
+
+def _num_actions_of(shape: tuple[int, ...]) -> int:
+    num_rows, num_states = shape
+    if num_states == 0 or num_rows == 0 or num_rows % num_states:
+        raise InvalidInputError(
+            f"transitions: expected shape [S*A, S] (row s*A + a), got {list(shape)}; rows must be a multiple of states."
+        )
+    return num_rows // num_states
+
+
+def _interleave(matrices: list[scipy.sparse.csr_array]) -> tuple[scipy.sparse.csr_array, int]:
+    """One matrix [S, S] an action -> rows [S*A, S] in the order s*A + a."""
+    num_actions, num_states = len(matrices), matrices[0].shape[0]
+    for matrix in matrices:
+        if matrix.shape != (num_states, num_states):
+            raise InvalidInputError(
+                f"transitions: expected one [S, S] matrix an action, got {[list(m.shape) for m in matrices]}."
+            )
+    order = np.arange(num_states * num_actions).reshape(num_actions, num_states).T.ravel()
+    return _as_csr(scipy.sparse.vstack(matrices).tocsr()[order]), num_actions
+
+
+def _checked_rows(matrix: Tensor | scipy.sparse.csr_array, num_actions: int) -> Tensor | scipy.sparse.csr_array:
+    """The rows, each a distribution (rescaled if it was one up to float32 rounding); else an error naming state, action."""
+    if matrix.shape[1] == 0:
+        raise InvalidInputError("transitions: there are no states; a world needs one at least.")
+    entries = matrix if isinstance(matrix, Tensor) else torch.from_numpy(matrix.data)
+    check_finite(entries, "transitions")
+    if bool((entries < 0).any()):
+        place = int(torch.argmin(entries))
+        if isinstance(matrix, Tensor):
+            row, column = divmod(place, matrix.shape[1])
+        else:
+            row, column = int(np.searchsorted(matrix.indptr, place, side="right")) - 1, int(matrix.indices[place])
+        raise InvalidInputError(
+            f"transitions: P(s'={column} | s={row // num_actions}, a={row % num_actions}) is "
+            f"{float(entries.flatten()[place]):g}; probabilities are not negative."
+        )
+    total = (
+        matrix.sum(dim=1) if isinstance(matrix, Tensor) else torch.from_numpy(np.asarray(matrix.sum(axis=1)).ravel())
+    )
+    off = (total - 1).abs()
+    if bool((off > ROW_TOLERANCE).any()):
+        row = int(off.argmax())
+        raise InvalidInputError(
+            f"transitions: the row of state {row // num_actions}, action {row % num_actions} sums to "
+            f"{float(total[row]):.9g}; the probabilities of the next states must sum to 1."
+        )
+    if isinstance(matrix, Tensor):
+        return matrix / total[:, None]
+    return _as_csr(scipy.sparse.diags_array(1 / total.numpy()) @ matrix)

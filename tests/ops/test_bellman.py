@@ -1,0 +1,123 @@
+"""Occupancy, values and action values against definitions that share no code with them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+from cautious import TabularMDP
+from cautious.ops.linear import BATCHED_LU_SIZE, BatchMatrix, DenseLU
+from cautious.ops.simplex import uniform_policy
+
+
+def random_policy(generator, *shape):
+    return torch.softmax(torch.randn(*shape, generator=generator, dtype=torch.float64), dim=-1)
+
+
+def test_a_two_state_chain_by_hand():
+    # From state 0 the only action leads to state 1, which absorbs; reward 1 in state 0 alone. γ = 0.9.
+    # v(0) = (1-γ)·1 = 0.1, v(1) = 0; occupancy of state 0 from state 0 is (1-γ) = 0.1.
+    mdp = TabularMDP([[[0.0, 1.0]], [[0.0, 1.0]]], [1.0, 0.0], 0.9)
+    evaluation = mdp.evaluate([[1.0], [1.0]])
+    reward = torch.tensor([[[1.0], [0.0]]], dtype=torch.float64)
+    assert evaluation.state_values(reward)[0].tolist() == pytest.approx([0.1, 0.0])
+    assert evaluation.occupancy(mdp.initial_state_dist)[0].tolist() == pytest.approx([0.1, 0.9])
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.5, 0.99])
+def test_values_equal_the_discounted_sum(random_problem, generator, discount):
+    mdp, rewards = random_problem(discount=discount)
+    policy = random_policy(generator, mdp.num_states, mdp.num_actions)
+    step = torch.einsum("sa,sat->st", policy, mdp.transitions)
+    term, total = (policy * rewards[0]).sum(dim=-1), torch.zeros(mdp.num_states, dtype=torch.float64)
+    for power in range(4000):
+        total += (1 - discount) * discount**power * term
+        term = step @ term
+    evaluation = mdp.evaluate(policy)
+    values = evaluation.state_values(rewards[:1])[0]
+    assert (values - total).abs().max() < 1e-10
+    action_values = evaluation.action_values(rewards[:1])[0]
+    assert ((policy * action_values).sum(dim=-1) - values).abs().max() < 1e-12
+
+
+def test_occupancy_and_bellman_give_the_same_return(random_problem, generator):
+    mdp, rewards = random_problem(discount=0.95)
+    policy = random_policy(generator, 4, mdp.num_states, mdp.num_actions)
+    occupancy = mdp.occupancy(policy)
+    assert (occupancy.sum(dim=(1, 2)) - 1).abs().max() < 1e-12
+    by_occupancy = (occupancy * rewards[:4]).sum(dim=(1, 2))
+    by_values = (mdp.evaluate(policy).state_values(rewards[:4]) * mdp.initial_state_dist).sum(dim=-1)
+    assert (by_occupancy - by_values).abs().max() < 1e-12
+    assert torch.equal(mdp.expected_return(policy[0], rewards[0]), by_occupancy[0])
+
+
+def grid_world(side: int) -> scipy.sparse.csr_array:
+    """Four moves on a torus, one in five goes astray: sparse, and with sparse LU factors."""
+    size, rows, columns, data = side * side, [], [], []
+    for state in range(size):
+        row, column = divmod(state, side)
+        nearby = [(row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1)]
+        targets = [(r % side) * side + c % side for r, c in nearby]
+        for action in range(4):
+            for target in range(4):
+                rows.append(state * 4 + action)
+                columns.append(targets[target])
+                data.append(0.85 if target == action else 0.05)
+    return scipy.sparse.csr_array((data, (rows, columns)), shape=(size * 4, size))
+
+
+@pytest.mark.parametrize("side", [4, 24])
+def test_sparse_and_dense_agree(generator, side):
+    rows = grid_world(side)
+    size = side * side
+    start = np.full(size, 1 / size)
+    sparse = TabularMDP(rows, start, 0.97)
+    dense = TabularMDP(rows.toarray().reshape(size, 4, size), start, 0.97)
+    dense.dynamics.matrix = torch.from_numpy(rows.toarray())  # a dense input this sparse is stored sparse: undo that
+    assert sparse.dynamics.is_sparse
+    assert not dense.dynamics.is_sparse
+    assert torch.allclose(sparse.transitions.to_dense(), dense.transitions)
+    policy = random_policy(generator, 3, size, 4)
+    reward = torch.randn(3, size, 4, generator=generator, dtype=torch.float64)
+    ours, theirs = sparse.evaluate(policy), dense.evaluate(policy)
+    assert (ours.occupancy(sparse.initial_state_dist) - theirs.occupancy(dense.initial_state_dist)).abs().max() < 1e-13
+    assert (ours.action_values(reward) - theirs.action_values(reward)).abs().max() < 1e-12
+
+
+def test_sparse_factors_are_used_where_they_pay(generator):
+    assert TabularMDP(grid_world(24), np.full(576, 1 / 576), 0.9).dynamics._sparse_lu_pays
+    mixing = scipy.sparse.random_array((600, 300), density=0.05, rng=np.random.default_rng(0)) + scipy.sparse.csr_array(
+        (np.ones(600), (np.arange(600), np.arange(600) % 300)), shape=(600, 300)
+    )
+    mixing = scipy.sparse.diags_array(1 / mixing.sum(axis=1)) @ mixing
+    mdp = TabularMDP(mixing, np.full(300, 1 / 300), 0.9)
+    assert not mdp.dynamics._sparse_lu_pays
+    assert float(mdp.expected_return(uniform_policy(300, 2), torch.ones(300, 2))) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("size", [5, 13, 60, BATCHED_LU_SIZE + 9])
+def test_a_batch_member_has_the_bits_it_has_alone(generator, size):
+    batch = 11
+    systems = torch.eye(size, dtype=torch.float64) - 0.95 * random_policy(generator, batch, size, size)
+    sides = torch.randn(batch, size, generator=generator, dtype=torch.float64)
+    together = DenseLU(systems)
+    matrix = BatchMatrix(torch.randn(37, size, generator=generator, dtype=torch.float64))
+    weights = torch.rand(batch, 37, generator=generator, dtype=torch.float64)
+    products, mixtures = matrix.dot(sides), matrix.combine(weights)
+    for member in range(batch):
+        one = slice(member, member + 1)
+        alone = DenseLU(systems[one].clone())
+        for transposed in (False, True):
+            assert torch.equal(together.solve(sides, transposed)[one], alone.solve(sides[one].clone(), transposed))
+        assert torch.equal(products[one], matrix.dot(sides[one].clone()))
+        assert torch.equal(mixtures[one], matrix.combine(weights[one].clone()))
+
+
+def test_products_are_products(generator):
+    matrix = torch.randn(19, 7, generator=generator, dtype=torch.float64)
+    vectors = torch.randn(21, 7, generator=generator, dtype=torch.float64)
+    assert torch.allclose(BatchMatrix(matrix).dot(vectors), vectors @ matrix.T, atol=1e-13)
+    weights = torch.randn(21, 19, generator=generator, dtype=torch.float64)
+    assert torch.allclose(BatchMatrix(matrix).combine(weights), weights @ matrix, atol=1e-13)

@@ -1,0 +1,77 @@
+"""The order of the rooms, and the one home of each heavy dependency, read off the source."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src" / "cautious"
+GROUND = ("types", "errors", "seeding")
+ORDER = ("ops", "worlds", "beliefs", "solvers", "policy", "evaluation", "experiments", "report", "cli")
+HOMES = {
+    "gymnasium": "worlds.envs",
+    "pooch": "worlds.data",
+    "safetensors": "beliefs.files",
+    "ray": "experiments.launch",
+    "matplotlib": "report",
+    "tyro": "cli",
+    "rich": "cli",
+}
+FORBIDDEN = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+
+
+def imports_of(path: Path) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            found.append(node.module or "")
+    return found
+
+
+def modules() -> list[tuple[str, Path]]:
+    return [(".".join(path.relative_to(SOURCE).with_suffix("").parts), path) for path in sorted(SOURCE.rglob("*.py"))]
+
+
+def rank(module: str) -> int:
+    room = module.split(".")[0]
+    return -1 if room in GROUND else ORDER.index(room)
+
+
+def test_a_room_imports_only_rooms_before_it():
+    for module, path in modules():
+        if module in ("__init__", "__main__"):
+            continue
+        for imported in imports_of(path):
+            if imported.startswith("cautious."):
+                target = imported.removeprefix("cautious.")
+                assert rank(target) <= rank(module), f"{module} imports {imported}"
+            assert imported != "cautious", f"{module} imports the package root: a hidden cycle"
+
+
+def test_each_heavy_dependency_has_one_home():
+    for module, path in modules():
+        for imported in imports_of(path):
+            home = HOMES.get(imported.split(".")[0])
+            assert home is None or f"{module}.".startswith(f"{home}."), (
+                f"{module} imports {imported}; its home is {home}"
+            )
+
+
+def test_nothing_can_run_code_from_a_file():
+    for module, path in modules():
+        assert not FORBIDDEN & {name.split(".")[0] for name in imports_of(path)}, module
+        text = path.read_text(encoding="utf-8")
+        assert "torch.load(" not in text, module
+        assert "allow_pickle=True" not in text, module
+        assert " eval(" not in text, module
+        assert "exec(" not in text, module
+
+
+def test_no_global_random_state():
+    for module, path in modules():
+        text = path.read_text(encoding="utf-8")
+        for forbidden in ("np.random.seed", "np.random.rand", "torch.manual_seed", "import random"):
+            assert forbidden not in text, f"{module}: {forbidden}"

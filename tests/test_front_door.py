@@ -1,0 +1,43 @@
+"""`import cautious`: quick, lazy, complete."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import cautious
+
+
+def run_python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_every_public_name_loads():
+    for name in cautious.__all__:
+        assert getattr(cautious, name) is not None
+        assert name in dir(cautious)
+
+
+def test_an_unknown_name_is_an_attribute_error_that_lists_the_known():
+    with pytest.raises(AttributeError, match="KofN"):
+        cautious.Kofn  # noqa: B018
+
+
+def test_import_alone_loads_nothing_heavy():
+    code = "import sys, cautious; print([m for m in ('torch', 'scipy', 'matplotlib', 'gymnasium') if m in sys.modules])"
+    assert run_python(code).strip() == "[]"
+
+
+def test_the_core_works_without_the_optional_dependencies():
+    code = """
+import sys
+for name in ("gymnasium", "tyro", "pooch", "ray"):
+    sys.modules[name] = None
+import torch, cautious
+for name in cautious.__all__:
+    getattr(cautious, name)
+print(cautious.solve_bandit(torch.rand(4, 2, 3), "1-of-2", num_iterations=2).policy.shape)
+"""
+    assert "torch.Size([2, 3])" in run_python(code)
