@@ -8,7 +8,7 @@ import scipy.sparse
 import torch
 
 from cautious import TabularMDP
-from cautious.ops.linear import BATCHED_LU_SIZE, BatchMatrix, DenseLU
+from cautious.ops.linear import BATCHED_LU_SIZE, BatchMatrix, DenseLU, MixingSolver, SparseLU
 from cautious.ops.simplex import uniform_policy
 
 
@@ -86,15 +86,47 @@ def test_sparse_and_dense_agree(generator, side):
     assert (ours.action_values(reward) - theirs.action_values(reward)).abs().max() < 1e-12
 
 
-def test_sparse_factors_are_used_where_they_pay(generator):
-    assert TabularMDP(grid_world(24), np.full(576, 1 / 576), 0.9).dynamics._sparse_lu_pays
-    mixing = scipy.sparse.random_array((600, 300), density=0.05, rng=np.random.default_rng(0)) + scipy.sparse.csr_array(
-        (np.ones(600), (np.arange(600), np.arange(600) % 300)), shape=(600, 300)
-    )
-    mixing = scipy.sparse.diags_array(1 / mixing.sum(axis=1)) @ mixing
-    mdp = TabularMDP(mixing, np.full(300, 1 / 300), 0.9)
-    assert not mdp.dynamics._sparse_lu_pays
-    assert float(mdp.expected_return(uniform_policy(300, 2), torch.ones(300, 2))) == pytest.approx(1)
+def mixing_world(num_states: int, num_actions: int = 2) -> TabularMDP:
+    """Every pair leads to a few states anywhere: sparse, but its LU factors fill up."""
+    rng = np.random.default_rng(0)
+    rows = np.repeat(np.arange(num_states * num_actions), 5)
+    values = rng.dirichlet(np.ones(5), num_states * num_actions).ravel()
+    shape = (num_states * num_actions, num_states)
+    matrix = scipy.sparse.csr_array((values, (rows, rng.integers(0, num_states, len(rows)))), shape=shape)
+    return TabularMDP(matrix, np.full(num_states, 1 / num_states), 0.99)
+
+
+def test_each_kind_of_world_gets_the_solver_that_suits_it(generator):
+    structured = TabularMDP(grid_world(24), np.full(576, 1 / 576), 0.9)
+    policy = uniform_policy(1, 576, 4)
+    assert isinstance(structured.dynamics.systems(policy, 0.9), SparseLU)
+    mixing = mixing_world(400)
+    assert isinstance(mixing.dynamics.systems(uniform_policy(1, 400, 2), 0.9), MixingSolver)
+    assert isinstance(mixing_world(50).dynamics.systems(uniform_policy(1, 50, 2), 0.9), DenseLU)
+
+
+def test_an_iterative_solve_is_exact_too(generator):
+    mdp = mixing_world(400)
+    pure = torch.nn.functional.one_hot(torch.randint(0, 2, (400,), generator=generator), 2).double()
+    policy = torch.stack([random_policy(generator, 400, 2), pure])
+    reward = torch.randn(2, 400, 2, generator=generator, dtype=torch.float64)
+    ours, dense = mdp.evaluate(policy), TabularMDP(mdp.transitions.to_dense(), mdp.initial_state_dist, 0.99)
+    dense.dynamics.matrix = dense.dynamics.dense().flatten(0, 1)
+    theirs = dense.evaluate(policy)
+    assert (ours.occupancy(mdp.initial_state_dist) - theirs.occupancy(mdp.initial_state_dist)).abs().max() < 1e-13
+    assert (ours.action_values(reward) - theirs.action_values(reward)).abs().max() < 1e-11
+
+
+def test_a_chain_that_does_not_mix_is_factorised():
+    # A cycle through 300 states never forgets where it started.
+    size = 300
+    cycle = scipy.sparse.csr_array((np.ones(size), (np.arange(size), (np.arange(size) + 1) % size)), shape=(size, size))
+    system = scipy.sparse.eye_array(size) - 0.999 * cycle
+    b = torch.zeros(1, size, dtype=torch.float64)
+    b[0, 0] = 1
+    solver = MixingSolver([cycle], 0.999)
+    assert np.abs(system @ solver.solve(b)[0].numpy() - b[0].numpy()).max() < 1e-12
+    assert np.abs(system.T @ solver.solve(b, transposed=True)[0].numpy() - b[0].numpy()).max() < 1e-12
 
 
 @pytest.mark.parametrize("size", [5, 13, 60, BATCHED_LU_SIZE + 9])

@@ -21,7 +21,7 @@ Verb = Annotated[Demo, tyro.conf.subcommand("demo")] | Annotated[Solve, tyro.con
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parse the command line and run the verb."""
-    verb = tyro.cli(Verb, prog="cautious", description=DESCRIPTION, args=arguments)  # type: ignore[call-overload]
+    verb = tyro.cli(Verb, prog="cautious", description=DESCRIPTION, args=arguments)
     run_verb(verb.run)
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    pass
 
 
 @dataclass
@@ -45,7 +48,7 @@ class Solve:
 
         rewards = load_array(self.rewards, "rewards")
         levels = self.level[0] if len(self.level) == 1 else self.level
-        options = {
+        options: dict[str, Any] = {
             "sampling": self.sampling,
             "update": self.update,
             "num_iterations": self.iterations,
@@ -72,7 +75,7 @@ class Solve:
         console.print(f"wrote {self.out / 'policy.safetensors'} and {self.out / 'certificate.json'}")
 
 
-def _load_mdp(path: Path):
+def _load_mdp(path: Path) -> TabularMDP:
     from cautious.beliefs.files import load_tensors, pick
     from cautious.errors import BadFileError
     from cautious.worlds.mdp import TabularMDP

@@ -6,13 +6,14 @@ Everything is normalised by (1 - γ), as in the paper, so that returns have the 
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 import torch
 from torch import Tensor
 
-from cautious.ops.linear import BatchMatrix, DenseLU, SparseLU, sparse_lu_pays
+from cautious.ops.linear import BATCHED_LU_SIZE, BatchMatrix, DenseLU, MixingSolver, SparseLU, sparse_lu_pays
 
 
 class Transitions:
@@ -25,7 +26,7 @@ class Transitions:
             matrix: [S*A, S], row s*A + a; a tensor or a scipy CSR array.
             num_actions: A.
         """
-        self.matrix = matrix
+        self.matrix: Any = matrix
         self.num_states = matrix.shape[1]
         self.num_actions = num_actions
 
@@ -53,25 +54,21 @@ class Transitions:
             rows = self._product.dot(state_values)
         return rows.reshape(len(state_values), self.num_states, self.num_actions)
 
-    def systems(self, policy: Tensor, discount: float) -> DenseLU | SparseLU:
-        """Factors of I - γ P_π for each policy of the batch [B, S, A]."""
-        if not self.is_sparse:
+    def systems(self, policy: Tensor, discount: float) -> DenseLU | SparseLU | MixingSolver:
+        """A solver of I - γ P_π for each policy of the batch [B, S, A]."""
+        if not self.is_sparse or self.num_states <= BATCHED_LU_SIZE:
             return DenseLU(self._dense_systems(policy, discount))
         merge, row, column = self._pattern
-        entries = -discount * (merge @ policy.flatten(1).numpy().T)  # [nnz of P_π, B]
-        diagonal = np.arange(self.num_states)
-        row, column = np.concatenate([row, diagonal]), np.concatenate([column, diagonal])
-        ones = np.ones(self.num_states)
+        entries = merge @ policy.flatten(1).numpy().T  # [nnz of P_π, B]
         size = (self.num_states, self.num_states)
-        systems = [
-            scipy.sparse.csc_array((np.concatenate([entry, ones]), (row, column)), shape=size) for entry in entries.T
-        ]
-        if self._sparse_lu_pays:
-            return SparseLU(systems)
-        return DenseLU(torch.from_numpy(np.stack([system.toarray() for system in systems])))
+        chains = [scipy.sparse.csr_array((entry, (row, column)), shape=size) for entry in entries.T]  # P_π
+        if not self._sparse_lu_pays:
+            return MixingSolver(chains, discount)
+        identity = scipy.sparse.eye_array(self.num_states, format="csr")
+        return SparseLU([(identity - discount * chain).tocsc() for chain in chains])
 
     def _dense_systems(self, policy: Tensor, discount: float) -> Tensor:
-        transitions = self.matrix.reshape(self.num_states, self.num_actions, self.num_states)
+        transitions = self.dense(policy.device)
         system = (
             torch.eye(self.num_states, dtype=policy.dtype, device=policy.device).expand(len(policy), -1, -1).clone()
         )

@@ -6,12 +6,13 @@ shape and the alignment of its operands, so on the CPU every call here has one f
 
 from __future__ import annotations
 
+import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 import torch
 from torch import Tensor
 
-BLOCK = 8
+BLOCK = 4
 """Batch members a CPU product takes at a time; short blocks are filled up with zeros."""
 
 BATCHED_LU_SIZE = 128
@@ -19,6 +20,12 @@ BATCHED_LU_SIZE = 128
 
 FULLEST_SPARSE_LU = 0.2
 """Share of entries up to which SuperLU is faster than LAPACK on two cores."""
+
+MIXING_TOLERANCE = 4e-15
+"""How constant a term of the Neumann series must be, relative to the first; values are then off by about that share."""
+
+MIXING_STEPS = 200
+"""Products after which a chain counts as one that does not mix."""
 
 
 def padded_size(size: int, itemsize: int = 8) -> int:
@@ -103,9 +110,42 @@ class SparseLU:
         )
 
 
+class MixingSolver:
+    """Sparse systems I - γP whose factors would fill up: the Neumann series, with its tail summed in closed form.
+
+    Chains whose LU factors fill up are chains that mix. Pⁱb then becomes a constant vector c·1 after some tens of products
+    (and (Pᵀ)ⁱb stationary), from where on the series is geometric: Σ_{i>=k} γⁱPⁱb = γᵏ/(1-γ) c·1. A chain that does not
+    mix within `MIXING_STEPS` products is factorised densely instead.
+    """
+
+    def __init__(self, chains: list[scipy.sparse.csr_array], discount: float) -> None:
+        """Keep P_π of each policy, and its transpose, by rows."""
+        self._chains = {False: chains, True: [chain.T.tocsr() for chain in chains]}
+        self._discount = discount
+
+    def solve(self, right_hand_sides: Tensor, transposed: bool = False) -> Tensor:
+        """The x with A x = b, or Aᵀ x = b, for each system: [B, S] -> [B, S]."""
+        pairs = zip(self._chains[transposed], right_hand_sides.numpy(), strict=True)
+        return torch.from_numpy(np.stack([self._solve_one(chain, b, transposed) for chain, b in pairs]))
+
+    def _solve_one(self, chain: scipy.sparse.csr_array, b: np.ndarray, transposed: bool) -> np.ndarray:
+        total, term, weight = np.zeros_like(b), b, 1.0  # Σ_{i<k} γⁱPⁱb, Pᵏb, γᵏ
+        size = np.abs(b).sum() if transposed else np.abs(b).max()
+        for _ in range(MIXING_STEPS):
+            total += weight * term
+            following = chain @ term
+            weight *= self._discount
+            # How far the next term still is from the limit: its span (P keeps constants), or its last change.
+            distance = np.abs(following - term).sum() if transposed else np.ptp(following)
+            term = following
+            if distance <= MIXING_TOLERANCE * size:
+                limit = term if transposed else term.mean()
+                return total + weight / (1 - self._discount) * limit
+        dense = np.eye(len(b)) - self._discount * chain.toarray()
+        return DenseLU(torch.from_numpy(dense[None])).solve(torch.from_numpy(b[None]))[0].numpy()
+
+
 def sparse_lu_pays(system: scipy.sparse.csc_array) -> bool:
     """Whether the LU factors of `system` stay sparse enough to beat a dense factorisation (measured: a fifth full)."""
-    size = system.shape[0]
-    if size <= BATCHED_LU_SIZE or system.nnz > FULLEST_SPARSE_LU * size**2:
-        return False
-    return bool(scipy.sparse.linalg.splu(system, diag_pivot_thresh=0.0).nnz < FULLEST_SPARSE_LU * size**2)
+    limit = FULLEST_SPARSE_LU * system.shape[0] ** 2
+    return system.nnz <= limit and scipy.sparse.linalg.splu(system, diag_pivot_thresh=0.0).nnz <= limit

@@ -152,11 +152,12 @@ def ranked_weights(values: Tensor, weights: Tensor) -> Tensor:
     return torch.zeros_like(values).scatter_(-1, order, weights.to(values.dtype).expand_as(values))
 
 
-def worst_k_of(values: Tensor, k: int) -> Tensor:
-    """Indices of the k lowest values along the last dimension, worst first, ties in the order given: [..., N] -> [..., k]."""
+def worst_k_of(values: Tensor, k: int, dim: int = -1) -> Tensor:
+    """Indices of the k lowest values along `dim`, worst first, ties in the order given: N entries become k."""
     if k == 1:
-        return values.argmin(dim=-1, keepdim=True)  # the first of several minima, by torch's promise
-    return torch.argsort(values, dim=-1, stable=True)[..., :k]
+        return values.argmin(dim=dim, keepdim=True)  # the first of several minima, by torch's promise
+    order = torch.argsort(values.transpose(dim, -1).contiguous(), dim=-1, stable=True)  # sorting is quickest on rows
+    return order[..., :k].transpose(dim, -1)
 
 
 def worst_k_mean(sampled_rewards: Tensor, values: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -175,7 +176,7 @@ def worst_k_mean(sampled_rewards: Tensor, values: Tensor, k: int) -> tuple[Tenso
     num_sampled = values.shape[-2]
     if k == num_sampled:
         return sampled_rewards.mean(dim=-3), values.mean(dim=-2)
-    worst = worst_k_of(values.transpose(-1, -2), k).transpose(-1, -2)  # [..., k, S]
+    worst = worst_k_of(values, k, dim=-2)  # [..., k, S]
     value = values.gather(-2, worst).mean(dim=-2)
     chosen = worst.unsqueeze(-1).expand(*worst.shape, sampled_rewards.shape[-1])
     return sampled_rewards.gather(-3, chosen).mean(dim=-3), value

@@ -76,13 +76,12 @@ def solve_bandit(
     )
     game = BanditGame(distribution)
     separate = kind is Regime.SINGLE_STATE
-    entries = table.num_models * table.num_states * table.num_actions * (request.batch.size if separate else 1)
-    track = tracks_by_default(table, entries) if track_exact is None else track_exact
+    track = tracks_by_default(table, kind) if track_exact is None else track_exact
 
-    def make_opponent(how: Sampling, exact: bool) -> Opponent:
+    def make_opponent(how: Sampling, count: int, exact: bool) -> Opponent:
         if separate:
-            return SeparateOpponent(table, request.batch, how, seed, exact)
-        return JointOpponent(game, table, request.batch, how, seed, exact)
+            return SeparateOpponent(table, request.batch, how, seed, count, exact)
+        return JointOpponent(game, table, request.batch, how, seed, count, exact)
 
     best_return = _best_action if separate else game.best_return
     return solve(request, table, make_opponent, best_return, track, {"regime": str(kind)})

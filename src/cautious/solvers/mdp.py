@@ -13,6 +13,7 @@ from cautious.solvers.opponents import JointOpponent
 from cautious.solvers.rewards import as_rewards
 from cautious.solvers.solution import Solution
 from cautious.solvers.solve import Levels, make_request, solve, tracks_by_default
+from cautious.types import Regime
 from cautious.worlds.mdp import TabularMDP
 
 
@@ -71,12 +72,11 @@ def solve_mdp(
         progress=progress,
     )
     game = MDPGame(mdp, table.device)
-    entries = table.num_models * table.num_states * table.num_actions
-    track = tracks_by_default(table, entries) if track_exact is None else track_exact
+    track = tracks_by_default(table, Regime.ALL_STATES) if track_exact is None else track_exact
     return solve(
         request,
         table,
-        lambda how, exact: JointOpponent(game, table, request.batch, how, seed, exact),
+        lambda how, count, exact: JointOpponent(game, table, request.batch, how, seed, count, exact),
         game.best_return,
         track,
         {"discount": mdp.discount},

@@ -22,6 +22,10 @@ from cautious.types import Sampling
 CHUNK_BYTES = 2**22
 """Working set of one vectorised piece of the single-state regime: enough to amortise calls, little enough for cache."""
 
+WINDOWS = (0.0, 0.5, 0.75)
+"""The adversary is averaged over all answers, their last half and their last quarter: each a point of the risk envelope,
+so that the lowest of the three bounds holds, and early answers to poor policies do not loosen it."""
+
 STREAM_CHUNK_BYTES = 2**29
 """The same where every piece asks a stream again, so that few large pieces are cheaper than many small ones."""
 
@@ -61,11 +65,45 @@ class Batch(NamedTuple):
         return weights.repeat_interleave(self.num_runs, dim=0).to(device)
 
 
+class WindowedSum:
+    """Sums of what comes in one an iteration, over each of `WINDOWS`."""
+
+    def __init__(self, num_iterations: int) -> None:
+        """Prepare for T additions."""
+        self._first = [int(window * num_iterations) for window in WINDOWS]
+        self._num_iterations = num_iterations
+        self._count = 0
+        self._sums: Tensor | None = None
+
+    def add(self, term: Tensor) -> None:
+        """Add the next term."""
+        if self._sums is None:
+            self._sums = torch.zeros(len(WINDOWS), *term.shape, dtype=term.dtype, device=term.device)
+        for total, first in zip(self._sums, self._first, strict=True):
+            if self._count >= first:
+                total += term
+        self._count += 1
+
+    def averages(self) -> Tensor | None:
+        """The average of each window, [W, ...]; None if nothing came in."""
+        if self._sums is None:
+            return None
+        counts = torch.tensor([self._num_iterations - first for first in self._first], device=self._sums.device)
+        return self._sums / counts.reshape(-1, *(1,) * (self._sums.dim() - 1))
+
+
 class JointOpponent:
     """Ranks the models by the return of the whole policy."""
 
     def __init__(
-        self, game: Game, rewards: Rewards, batch: Batch, sampling: Sampling, seed: int, track_exact: bool
+        self,
+        game: Game,
+        rewards: Rewards,
+        batch: Batch,
+        sampling: Sampling,
+        seed: int,
+        num_iterations: int,
+        track_exact: bool,
     ) -> None:
         """Prepare to answer.
 
@@ -75,6 +113,7 @@ class JointOpponent:
             batch: Levels and runs solved together.
             sampling: The paper's queue, or exact rank weights.
             seed: Starts the queues.
+            num_iterations: How many answers will be asked for.
             track_exact: Whether to rank all M models in every iteration even if only the drawn ones answer.
         """
         self._game = game
@@ -84,8 +123,7 @@ class JointOpponent:
         self._ranks_all = track_exact or sampling is Sampling.EXACT
         self._queue = ModelQueue(batch.num_runs, rewards.num_models, seed)
         self._rank_weights = batch.rank_weights(rewards.num_models, rewards.device)
-        self._weight_sum = torch.zeros_like(self._rank_weights)
-        self._num_answers = 0
+        self._weights = WindowedSum(num_iterations)
 
     def exact_value(self, policy: Tensor) -> Tensor:
         """Exact k-of-N value over all M models, in float64: [B, S, A] -> [B]."""
@@ -104,19 +142,19 @@ class JointOpponent:
             returns = self._rewards.returns(occupancy)  # V_π, [B, M]
             weights = ranked_weights(returns, self._rank_weights)
             exact_value = (weights * returns).sum(dim=-1)
-            self._weight_sum += weights
-            self._num_answers += 1
+            self._weights.add(weights)
             if self._sampling is Sampling.EXACT:
                 worst_k_reward, sampled_value = self._rewards.mixture(weights), exact_value
             else:
                 worst_k_reward, sampled_value = self._answer_from_draw(returns, t)
         return Response(evaluation.action_values(worst_k_reward), evaluation.occupancy, sampled_value, exact_value)
 
-    def average_reward(self) -> Tensor | None:
-        """The average exact mixture of reward functions, [B, S, A]: a point of the risk envelope."""
-        if self._num_answers == 0:
+    def average_rewards(self) -> Tensor | None:
+        """Averages of the exact mixtures of reward functions, [W, B, S, A]: points of the risk envelope."""
+        weights = self._weights.averages()  # [W, B, M]
+        if weights is None:
             return None
-        return self._rewards.mixture(self._weight_sum / self._num_answers, precise=True)
+        return self._rewards.mixture(weights.flatten(0, 1), precise=True).unflatten(0, weights.shape[:2])
 
     def _answer_from_draw(self, returns: Tensor, t: int) -> tuple[Tensor, Tensor]:
         """Worst-k reward [B, S, A] and its value [B], all returns [B, M] being known."""
@@ -155,15 +193,16 @@ class JointOpponent:
 class SeparateOpponent:
     """Ranks the models in each state by that state's value alone."""
 
-    def __init__(self, rewards: Rewards, batch: Batch, sampling: Sampling, seed: int, track_exact: bool) -> None:
+    def __init__(
+        self, rewards: Rewards, batch: Batch, sampling: Sampling, seed: int, num_iterations: int, track_exact: bool
+    ) -> None:
         """As `JointOpponent`; each state is a game of its own, so there is none to pass."""
         self._rewards = rewards
         self._batch = batch
         self._sampling = sampling
         self._ranks_all = track_exact or sampling is Sampling.EXACT
         self._queue = ModelQueue(batch.num_runs, rewards.num_models, seed)
-        self._reward_sum: Tensor | None = None
-        self._num_answers = 0
+        self._mixtures = WindowedSum(num_iterations)
 
     def exact_value(self, policy: Tensor) -> Tensor:
         """Exact k-of-N value of each state over all M models, in float64: [B, S, A] -> [B, S]."""
@@ -174,16 +213,15 @@ class SeparateOpponent:
         exact_value = None
         if self._ranks_all:
             worst_k_reward, exact_value = self._answer_from_all(policy)
-            self._reward_sum = worst_k_reward if self._reward_sum is None else self._reward_sum + worst_k_reward
-            self._num_answers += 1
+            self._mixtures.add(worst_k_reward)
             sampled_value = exact_value
         if self._sampling is Sampling.QUEUE:
             worst_k_reward, sampled_value = self._answer_from_draw(policy, t)
         return Response(worst_k_reward, torch.ones_like(sampled_value), sampled_value, exact_value)
 
-    def average_reward(self) -> Tensor | None:
-        """The average exact mixture of reward functions in each state, [B, S, A]."""
-        return None if self._reward_sum is None else self._reward_sum / self._num_answers
+    def average_rewards(self) -> Tensor | None:
+        """Averages of the exact mixtures of reward functions in each state, [W, B, S, A]."""
+        return self._mixtures.averages()
 
     def _answer_from_all(self, policy: Tensor) -> tuple[Tensor, Tensor]:
         """Exact mixture [B, S, A] and value [B, S] from all M models."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -14,7 +15,7 @@ from cautious.ops.linear import BatchMatrix
 from cautious.types import ArrayLike, as_float_tensor, check_finite, check_shape, parse_count
 
 FLOAT64_BYTES = 2**29
-"""Float32 rewards are held in float64 if that takes at most this much; larger ones keep their type."""
+"""Float32 rewards are worked on in float64 if all of them would take at most this much; larger ones keep their type."""
 
 BLOCK_BYTES = 2**26
 """How much of a large or streamed set of rewards is in float64 at a time."""
@@ -38,12 +39,11 @@ class DenseRewards:
 
     def __init__(self, rewards: Tensor) -> None:
         """Keep checked rewards [M, S, A]."""
-        if rewards.dtype == torch.float32 and 2 * rewards.nbytes <= FLOAT64_BYTES:
-            rewards = rewards.double()
         self.num_models, self.num_states, self.num_actions = rewards.shape
         self.device = rewards.device
         self._rewards = rewards.contiguous()
-        self._matrix: BatchMatrix | None = None
+        small = 8 * rewards.numel() <= FLOAT64_BYTES
+        self._dtype = torch.float64 if small else rewards.dtype
 
     @property
     def reward_bound(self) -> float:
@@ -52,7 +52,7 @@ class DenseRewards:
 
     def rewards_for(self, indices: Tensor, states: slice = slice(None)) -> Tensor:
         """Rewards [N, s, A] of the models at `indices` [N], in the states of a slice."""
-        return self._rewards[:, states].index_select(0, indices.to(self.device))
+        return self._rewards[:, states].index_select(0, indices.to(self.device)).to(self._dtype)
 
     def returns(self, occupancy: Tensor, precise: bool = False) -> Tensor:
         """Return under each model, Σ_sa x(s,a) r_m(s,a): [B, S, A] -> [B, M].
@@ -61,20 +61,19 @@ class DenseRewards:
             occupancy: x(s,a), [B, S, A].
             precise: Accumulate in float64 even where the rewards are held in float32.
         """
-        if precise and self._rewards.dtype != torch.float64:
+        if precise and self._dtype != torch.float64:
             return _streamed_returns(self, occupancy)
-        return self._flat().dot(occupancy.flatten(1)).double()
+        return self._matrix.dot(occupancy.flatten(1)).double()
 
     def mixture(self, weights: Tensor, precise: bool = False) -> Tensor:
         """Reward function mixed from all models, Σ_m w_m r_m(s,a): [B, M] -> [B, S, A]."""
-        if precise and self._rewards.dtype != torch.float64:
+        if precise and self._dtype != torch.float64:
             return _streamed_mixture(self, weights)
-        return self._flat().combine(weights).double().unflatten(1, (self.num_states, self.num_actions))
+        return self._matrix.combine(weights).double().unflatten(1, (self.num_states, self.num_actions))
 
-    def _flat(self) -> BatchMatrix:
-        if self._matrix is None:
-            self._matrix = BatchMatrix(self._rewards.flatten(1))
-        return self._matrix
+    @cached_property
+    def _matrix(self) -> BatchMatrix:
+        return BatchMatrix(self._rewards.flatten(1).to(self._dtype))
 
 
 class StreamedRewards:

@@ -24,7 +24,8 @@ class Certificate:
     Attributes:
         lower: Exact k-of-N value of the certified policy over the M models.
         upper: The ordinary optimum under the averaged adversary's mixture of reward functions. That mixture is a point
-            of the risk envelope, so no policy at all has a k-of-N value above it.
+            of the risk envelope, so no policy at all has a k-of-N value above it. (Averaged over all iterations, the
+            last half and the last quarter; the lowest bound is kept.)
         gap: upper - lower, at least 0: how much any policy could still gain.
         level: The level, or the levels of the batch.
     """

@@ -12,18 +12,19 @@ from torch import Tensor
 from cautious.errors import InvalidInputError
 from cautious.ops.risk import KofN
 from cautious.seeding import seed_of
-from cautious.solvers.cfr import History, Progress, minimise_regret
+from cautious.solvers.cfr import CFRState, History, Progress, minimise_regret
 from cautious.solvers.opponents import Batch, Opponent
 from cautious.solvers.rewards import Rewards
 from cautious.solvers.sampling import ModelQueue
 from cautious.solvers.solution import Solution, Trace
-from cautious.types import Sampling, Update, parse_choice, parse_count
+from cautious.types import Regime, Sampling, Update, parse_choice, parse_count
 
 Levels = KofN | str | Sequence[KofN | str]
 """One level, or several to be solved in one call."""
 
-TRACKED_ENTRIES = 2**24
-"""Exact values are tracked in every iteration by default where that touches at most this many rewards a time."""
+TRACKED_ENTRIES = {Regime.ALL_STATES: 2**24, Regime.SINGLE_STATE: 2**20}
+"""Exact values are tracked in every iteration by default where there are at most this many rewards: one product with all
+of them, or, in the single-state regime, a sort of all models in every state."""
 
 
 @dataclass(frozen=True)
@@ -82,15 +83,16 @@ def make_request(
     )
 
 
-def tracks_by_default(rewards: Rewards, entries_an_iteration: int) -> bool:
-    """Whether exact values are cheap enough to have in every iteration: in memory, and not too many rewards to touch."""
-    return not rewards.streamed and entries_an_iteration <= TRACKED_ENTRIES
+def tracks_by_default(rewards: Rewards, regime: Regime) -> bool:
+    """Whether exact values are cheap enough to have in every iteration; does not depend on what is solved beside."""
+    entries = rewards.num_models * rewards.num_states * rewards.num_actions
+    return not rewards.streamed and entries <= TRACKED_ENTRIES[regime]
 
 
 def solve(
     request: Request,
     rewards: Rewards,
-    make_opponent: Callable[[Sampling, bool], Opponent],
+    make_opponent: Callable[[Sampling, int, bool], Opponent],
     best_return: Callable[[Tensor], Tensor],
     track_exact: bool,
     record: dict[str, Any],
@@ -100,15 +102,26 @@ def solve(
     Args:
         request: What to solve.
         rewards: The M reward functions.
-        make_opponent: An opponent for (sampling, whether to track exact values).
+        make_opponent: An opponent for (sampling, number of iterations, whether to track exact values).
         best_return: The ordinary optimum under reward functions: [B, S, A] -> [B], or [B, S] in the single-state regime.
         track_exact: Whether to compute exact values in every iteration.
         record: What else belongs into the solution's record.
     """
     shape = (request.batch.size, rewards.num_states, rewards.num_actions)
-    opponent = make_opponent(request.sampling, track_exact)
-    options = {"num_iterations": request.num_iterations, "update": request.update}
-    state, history = minimise_regret(opponent, shape, rewards.device, **options, progress=request.progress)
+
+    def run(sampling: Sampling, num_iterations: int, track: bool) -> tuple[Opponent, CFRState, History]:
+        opponent = make_opponent(sampling, num_iterations, track)
+        state, history = minimise_regret(
+            opponent,
+            shape,
+            rewards.device,
+            num_iterations=num_iterations,
+            update=request.update,
+            progress=request.progress,
+        )
+        return opponent, state, history
+
+    opponent, state, history = run(request.sampling, request.num_iterations, track_exact)
     average = history.average_policy()
 
     def best_policy() -> Tensor:
@@ -117,13 +130,11 @@ def solve(
         return _shaped(history.best_policy, request)
 
     def upper_bound(refine: int) -> Tensor:
-        reward = opponent.average_reward()
-        if reward is None:
-            exact = make_opponent(Sampling.EXACT, True)
-            plan = {"num_iterations": parse_count(refine, "refine"), "update": request.update}
-            minimise_regret(exact, shape, rewards.device, **plan, progress=request.progress)
-            reward = exact.average_reward()
-        return best_return(reward)
+        mixtures = opponent.average_rewards()
+        if mixtures is None:
+            mixtures = run(Sampling.EXACT, parse_count(refine, "refine"), True)[0].average_rewards()
+        assert mixtures is not None
+        return torch.stack([best_return(mixture) for mixture in mixtures]).amin(dim=0)
 
     return Solution(
         policy=_shaped(state.policy, request),

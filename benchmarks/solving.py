@@ -1,0 +1,193 @@
+"""k-of-N solving against the plain ways: sweeps for every reward function, and a Python loop over states."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from cautious import KofN, TabularMDP, solve_bandit, solve_mdp
+from cautious.ops.regret import instantaneous_regret
+from cautious.ops.simplex import regret_matching, uniform_policy
+
+LEVEL = KofN(1, 20)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Wall-clock time of one call."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def sparse_world(num_states: int = 784, num_actions: int = 5, num_successors: int = 10, seed: int = 0) -> TabularMDP:
+    """A random sparse MDP of the driving world's size; with no structure, so that its LU factors fill up."""
+    rng = np.random.default_rng(seed)
+    rows = np.repeat(np.arange(num_states * num_actions), num_successors)
+    columns = rng.integers(0, num_states, len(rows))
+    values = rng.dirichlet(np.ones(num_successors), num_states * num_actions).ravel()
+    matrix = scipy.sparse.csr_array((values, (rows, columns)), shape=(num_states * num_actions, num_states))
+    return TabularMDP(matrix, np.full(num_states, 1 / num_states), 0.99)
+
+
+def sweep_iterations(mdp: TabularMDP, rewards: np.ndarray, num_iterations: int, tolerance: float = 1e-6) -> None:
+    """k-of-N CFR as the paper describes it: N evaluations by Bellman sweeps on (s, a) to 1e-6 an iteration."""
+    transitions, discount = mdp.dynamics.matrix, mdp.discount
+    start = mdp.initial_state_dist.numpy()
+    num_states, num_actions = mdp.num_states, mdp.num_actions
+    rng = np.random.default_rng(0)
+    policy = np.full((num_states, num_actions), 1 / num_actions)
+    cumulative = np.zeros_like(policy)
+    for _ in range(num_iterations):
+        action_values = []
+        for reward in rewards[rng.choice(len(rewards), LEVEL.n, replace=False)]:
+            values = np.zeros((num_states, num_actions))
+            change = np.inf
+            while change >= tolerance:
+                future = (transitions @ (policy * values).sum(axis=1)).reshape(num_states, num_actions)
+                new = (1 - discount) * reward + discount * future
+                change = np.abs(new - values).max()
+                values = new
+            action_values.append(values)
+        returns = [start @ (policy * values).sum(axis=1) for values in action_values]
+        worst = np.mean([action_values[i] for i in np.argsort(returns, kind="stable")[: LEVEL.k]], axis=0)
+        cumulative += worst - (policy * worst).sum(axis=1, keepdims=True)
+        positive = np.maximum(cumulative, 0)
+        total = positive.sum(axis=1, keepdims=True)
+        policy = np.where(total > 0, positive / np.where(total > 0, total, 1), 1 / num_actions)
+
+
+def torch_loop_over_states(rewards: Tensor, num_states: int, num_iterations: int) -> None:
+    """The single-state regime state by state with torch, as a first implementation would have it."""
+    for state in range(num_states):
+        policy = uniform_policy(1, rewards.shape[2])
+        cumulative = torch.zeros_like(policy)
+        for t in range(num_iterations):
+            sampled = rewards[t * LEVEL.n : (t + 1) * LEVEL.n, state].double()
+            worst = torch.argsort(sampled @ policy[0], stable=True)[: LEVEL.k]
+            cumulative += instantaneous_regret(sampled[worst].mean(dim=0, keepdim=True), policy)
+            policy = regret_matching(cumulative)
+
+
+def numpy_loop_over_states(rewards: np.ndarray, num_states: int, num_iterations: int) -> None:
+    """The same in numpy, whose calls on tiny arrays cost less."""
+    num_actions = rewards.shape[2]
+    for state in range(num_states):
+        policy, cumulative = np.full(num_actions, 1 / num_actions), np.zeros(num_actions)
+        for t in range(num_iterations):
+            sampled = rewards[t * LEVEL.n : (t + 1) * LEVEL.n, state]
+            worst = np.argsort(sampled @ policy, kind="stable")[: LEVEL.k]
+            mixture = sampled[worst].mean(axis=0)
+            cumulative += mixture - policy @ mixture
+            positive = np.maximum(cumulative, 0)
+            total = positive.sum()
+            policy = positive / total if total > 0 else np.full(num_actions, 1 / num_actions)
+
+
+def bench_mdp(num_models: int = 2000, num_iterations: int = 100) -> list[str]:
+    """100 iterations on a sparse MDP of the driving world's size, against sweeps (a few iterations, scaled up)."""
+    mdp = sparse_world()
+    rewards = torch.randn(num_models, 784, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    solve_mdp(mdp, rewards, LEVEL, num_iterations=2)  # warm up: threads, factor choice
+    tracked = seconds(lambda: solve_mdp(mdp, rewards, LEVEL, num_iterations=num_iterations))
+    untracked = seconds(lambda: solve_mdp(mdp, rewards, LEVEL, num_iterations=num_iterations, track_exact=False))
+    few = 2
+    sweeps = seconds(lambda: sweep_iterations(mdp, rewards.numpy(), few)) / few * num_iterations
+    lines = [f"sparse MDP, S=784 A=5, M={num_models}, N=20, T={num_iterations}, one level, one run"]
+    lines.append(f"  sweeps to 1e-6 for each of N rewards     {sweeps:9.2f} s   (measured on {few} iterations)")
+    lines.append(f"  ours, exact value of every iterate       {tracked:9.2f} s   {sweeps / tracked:7.0f} x")
+    lines.append(f"  ours, sampled models only                {untracked:9.2f} s   {sweeps / untracked:7.0f} x")
+    return lines
+
+
+def bench_single_state(num_states: int = 10_000, num_models: int = 2000, num_iterations: int = 100) -> list[str]:
+    """The single-state regime on 10,000 states, against loops over states (a few states, scaled up)."""
+    rewards = torch.randn(num_models, num_states, 11, generator=torch.Generator().manual_seed(0))
+    solve_bandit(rewards[:, :100], LEVEL, regime="single-state", num_iterations=2)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    ours = seconds(lambda: solve_bandit(rewards, LEVEL, regime="single-state", num_iterations=num_iterations))
+    extra = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**20
+    few = 20
+    torch_loop = seconds(lambda: torch_loop_over_states(rewards, few, num_iterations)) / few * num_states
+    numpy_loop = seconds(lambda: numpy_loop_over_states(rewards.numpy(), few, num_iterations)) / few * num_states
+    lines = [f"single-state regime, S={num_states} A=11, M={num_models}, N=20, T={num_iterations}, one level, one run"]
+    lines.append(f"  Python loop over states, torch           {torch_loop:9.2f} s   (measured on {few} states)")
+    lines.append(f"  Python loop over states, numpy           {numpy_loop:9.2f} s   (measured on {few} states)")
+    lines.append(
+        f"  ours                                     {ours:9.2f} s   {torch_loop / ours:7.0f} x, {numpy_loop / ours:.0f} x"
+    )
+    lines.append(f"  memory beyond the rewards                {extra:9.2f} GiB")
+    return lines
+
+
+def bench_batch() -> list[str]:
+    """Four levels x ten runs in one call, against forty calls."""
+    rewards = torch.randn(500, 2000, 11, generator=torch.Generator().manual_seed(0))
+    levels = ["1-of-20", "1-of-10", "5-of-10", "10-of-10"]
+    lines = ["four levels x ten runs, S=2,000 A=11, M=500, T=25"]
+    for regime in ("all-states", "single-state"):
+        options: dict[str, Any] = {"regime": regime, "num_iterations": 25}
+        one = seconds(partial(solve_bandit, rewards, levels, num_runs=10, **options))
+        calls = [partial(solve_bandit, rewards, level, seed=run, **options) for level in levels for run in range(10)]
+        forty = sum(seconds(call) for call in calls)
+        lines.append(f"  {regime:<14} one call {one:7.2f} s, forty calls {forty:7.2f} s   {forty / one:5.1f} x")
+    return lines
+
+
+def bench_growth() -> list[str]:
+    """How time grows with S, M and T, each doubled twice; linear growth reads 1 2 4."""
+    lines = ["growth (time relative to the first; linear is 1.0 2.0 4.0)"]
+
+    def row(name: str, sizes: tuple[int, ...], work: Callable[[int], object]) -> None:
+        work(sizes[0])
+        times = [min(seconds(partial(work, size)) for _ in range(3)) for size in sizes]
+        ratios = "  ".join(f"{t / times[0]:5.2f}" for t in times)
+        lines.append(f"  {name:<44} {' '.join(f'{size:>7}' for size in sizes)}   {ratios}   ({times[0]:.3f} s)")
+
+    base = torch.randn(2000, 8000, 11, generator=torch.Generator().manual_seed(0))
+    single: dict[str, Any] = {"regime": "single-state", "num_iterations": 40}
+    row("single-state queue, S", (2000, 4000, 8000), lambda n: solve_bandit(base[:, :n], LEVEL, **single))
+    row(
+        "single-state queue, T",
+        (25, 50, 100),
+        lambda n: solve_bandit(base[:, :2000], LEVEL, regime="single-state", num_iterations=n),
+    )
+    row(
+        "single-state exact, M",
+        (500, 1000, 2000),
+        lambda n: solve_bandit(base[:n, :200], LEVEL, regime="single-state", sampling="exact", num_iterations=5),
+    )
+    row(
+        "all-states exact, S",
+        (1000, 2000, 4000),
+        lambda n: solve_bandit(base[:500, :n], LEVEL, sampling="exact", num_iterations=10),
+    )
+    row(
+        "all-states exact, M",
+        (500, 1000, 2000),
+        lambda n: solve_bandit(base[:n, :1000], LEVEL, sampling="exact", num_iterations=10),
+    )
+    mdp = sparse_world()
+    rewards = torch.randn(4000, 784, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    row("MDP queue, T", (10, 20, 40), lambda n: solve_mdp(mdp, rewards[:1000], LEVEL, num_iterations=n))
+    row(
+        "MDP exact, M (factorisation does not grow)",
+        (1000, 2000, 4000),
+        lambda n: solve_mdp(mdp, rewards[:n], LEVEL, sampling="exact", num_iterations=10),
+    )
+    worlds = {n: sparse_world(n) for n in (200, 400, 800)}
+    row(
+        "MDP queue, S (dense factorisation: cubic)",
+        (200, 400, 800),
+        lambda n: solve_mdp(
+            worlds[n], rewards[:500, :n] if n <= 784 else torch.zeros(500, n, 5), LEVEL, num_iterations=20
+        ),
+    )
+    return lines

@@ -1,0 +1,161 @@
+"""The command line on a user's own files: what it writes, and that bad input writes nothing."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from cautious import solve_mdp
+from cautious.cli.main import main
+
+
+@pytest.fixture
+def problem(tmp_path, random_problem):
+    mdp, rewards = random_problem(num_models=30)
+    save_file({"rewards": rewards}, tmp_path / "rewards.safetensors")
+    world = {
+        "transitions": mdp.transitions.contiguous(),
+        "initial_state_dist": mdp.initial_state_dist,
+        "discount": torch.tensor([mdp.discount], dtype=torch.float64),
+    }
+    save_file(world, tmp_path / "mdp.safetensors")
+    return tmp_path, mdp, rewards
+
+
+def run(folder, *arguments: str) -> None:
+    main(["solve", "--out", str(folder / "out"), *arguments])
+
+
+def test_a_users_world_is_solved_and_certified(problem, capsys):
+    folder, mdp, rewards = problem
+    arguments = [
+        "--rewards",
+        f"{folder}/rewards.safetensors",
+        "--mdp",
+        f"{folder}/mdp.safetensors",
+        "--level",
+        "1-of-20",
+    ]
+    run(folder, *arguments, "--iterations", "200")
+    written = load_file(folder / "out" / "policy.safetensors")
+    expected = solve_mdp(mdp, rewards, "1-of-20", sampling="exact", num_iterations=200)
+    assert torch.equal(written["policy"], expected.policy)
+    assert torch.equal(written["average_policy"], expected.average_policy)
+    record = json.loads((folder / "out" / "certificate.json").read_text())
+    best = record["certificates"]["best_policy"]
+    assert 0 <= best["gap"] == pytest.approx(best["upper"] - best["lower"])
+    assert record["solution"]["num_models"] == 30
+    assert "1-of-20" in capsys.readouterr().out
+    assert sorted(p.name for p in (folder / "out").iterdir()) == ["certificate.json", "policy.safetensors"]
+
+
+def test_several_levels_and_a_flat_transition_matrix(problem):
+    folder, mdp, rewards = problem
+    world = load_file(folder / "mdp.safetensors")
+    world["transitions"] = world["transitions"].flatten(0, 1).contiguous()
+    save_file(world, folder / "flat.safetensors")
+    arguments = [
+        "--rewards",
+        f"{folder}/rewards.safetensors",
+        "--mdp",
+        f"{folder}/flat.safetensors",
+        "--iterations",
+        "50",
+    ]
+    run(folder, *arguments, "--level", "1-of-20", "20-of-20")
+    assert load_file(folder / "out" / "policy.safetensors")["policy"].shape == (2, 6, 3)
+
+
+def test_decisions_without_dynamics_from_a_numpy_file(problem):
+    folder, _, rewards = problem
+    np.save(folder / "rewards.npy", rewards.numpy())
+    run(
+        folder,
+        "--rewards",
+        f"{folder}/rewards.npy",
+        "--level",
+        "1-of-5",
+        "--regime",
+        "single-state",
+        "--iterations",
+        "50",
+    )
+    record = json.loads((folder / "out" / "certificate.json").read_text())
+    assert len(record["certificates"]["policy"]["gap"]) == 6
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def drop(name):
+    def change(folder):
+        tensors = load_file(folder / "mdp.safetensors")
+        del tensors[name]
+        save_file(tensors, folder / "mdp.safetensors")
+
+    return change
+
+
+def overwrite(file, **tensors):
+    def change(folder):
+        save_file({**load_file(folder / file), **tensors}, folder / file)
+
+    return change
+
+
+BAD = [
+    (lambda f: truncate(f / "rewards.safetensors"), [], "not a whole safetensors file"),
+    (lambda f: (f / "rewards.safetensors").unlink(), [], "no such file"),
+    (lambda f: (f / "rewards.safetensors").write_bytes(b""), [], "not a whole safetensors file"),
+    (drop("discount"), [], "holds no tensor 'discount'"),
+    (overwrite("mdp.safetensors", discount=torch.tensor([1.5])), [], "discount=1.5"),
+    (overwrite("mdp.safetensors", discount=torch.tensor([0.5, 0.5])), [], "must be one number"),
+    (overwrite("rewards.safetensors", rewards=torch.full((30, 6, 3), torch.nan)), [], "not finite"),
+    (overwrite("rewards.safetensors", rewards=torch.zeros(30, 5, 3)), [], "as the MDP has"),
+    (lambda f: None, ["--level", "30-of-20"], "k=30 exceeds n=20"),
+    (lambda f: None, ["--level", "1-of-200"], "exceeds the 30 models"),
+    (lambda f: None, ["--iterations", "0"], "num_iterations=0"),
+]
+
+
+@pytest.mark.parametrize(("change", "extra", "message"), BAD)
+def test_bad_input_ends_in_one_plain_line_and_writes_nothing(problem, capsys, change, extra, message):
+    folder, _, _ = problem
+    change(folder)
+    with pytest.raises(SystemExit) as stop:
+        run(folder, "--rewards", f"{folder}/rewards.safetensors", "--mdp", f"{folder}/mdp.safetensors", *extra)
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert message in " ".join(error.split())
+    assert "Traceback" not in error
+    assert not (folder / "out").exists()
+
+
+def test_a_pickled_numpy_file_is_not_opened(problem, capsys):
+    folder, _, _ = problem
+    np.save(folder / "evil.npy", np.array([{"code": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(SystemExit):
+        run(folder, "--rewards", f"{folder}/evil.npy")
+    assert "not a whole .npy file of numbers" in " ".join(capsys.readouterr().err.split())
+
+
+def test_help_teaches(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"])
+    assert stop.value.code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "small k/n is cautious" in text
+    with pytest.raises(SystemExit):
+        main(["solve", "--help"])
+    assert "1-of-20" in capsys.readouterr().out
+
+
+def test_an_unknown_verb_is_refused():
+    with pytest.raises(SystemExit) as stop:
+        main(["fly"])
+    assert stop.value.code == 2
