@@ -59,5 +59,5 @@ def test_truncated_files_are_named(tmp_path, keep):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(MissingFileError, match="nothing.json"):
+    with pytest.raises(MissingFileError, match=r"nothing\.json"):
         load_json(tmp_path / "nothing.json")

@@ -54,7 +54,7 @@ def test_a_users_world_is_solved_and_certified(problem, capsys):
 
 
 def test_several_levels_and_a_flat_transition_matrix(problem):
-    folder, mdp, rewards = problem
+    folder, _, _ = problem
     world = load_file(folder / "mdp.safetensors")
     world["transitions"] = world["transitions"].flatten(0, 1).contiguous()
     save_file(world, folder / "flat.safetensors")

@@ -18,6 +18,9 @@ from cautious.types import ArrayLike, as_float_tensor, check_distribution, check
 ROW_TOLERANCE = 1e-6
 """How far from one a row of probabilities may sum (float32 input); rows are then rescaled to sum to one."""
 
+ROUNDING = 1e-12
+"""Rows this close to summing to one are taken as they are, so that a world written and read again keeps its bits."""
+
 
 class TabularMDP:
     """States, actions, transition probabilities, an initial state distribution and a discount; checked on the way in.
@@ -53,7 +56,8 @@ class TabularMDP:
         start = as_float_tensor(initial_state_dist, "initial_state_dist", "cpu").double()
         check_shape(start, "S", "initial_state_dist", S=self.num_states)
         check_distribution(start, "initial_state_dist", ROW_TOLERANCE)
-        self.initial_state_dist = start / start.sum()
+        total = start.sum()
+        self.initial_state_dist = start if abs(float(total) - 1) <= ROUNDING else start / total
 
     def __repr__(self) -> str:
         """Sizes, discount and storage."""
@@ -193,6 +197,7 @@ def _checked_rows(matrix: Tensor | scipy.sparse.csr_array, num_actions: int) -> 
             f"transitions: the row of state {row // num_actions}, action {row % num_actions} sums to "
             f"{float(total[row]):.9g}; the probabilities of the next states must sum to 1."
         )
+    scale = torch.where(off > ROUNDING, total, torch.ones_like(total))
     if isinstance(matrix, Tensor):
-        return matrix / total[:, None]
-    return _as_csr(scipy.sparse.diags_array(1 / total.numpy()) @ matrix)
+        return matrix / scale[:, None]
+    return _as_csr(scipy.sparse.diags_array(1 / scale.numpy()) @ matrix)
