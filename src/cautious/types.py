@@ -19,6 +19,10 @@ ArrayLike: TypeAlias = Tensor | np.ndarray | Sequence[Any]
 """What is accepted wherever an array comes in; tensors come out."""
 
 
+ROUNDING = 1e-12
+"""Rows this close to summing to one are taken as they are, so that what is written and read again keeps its bits."""
+
+
 class Regime(StrEnum):
     """Over which states a model's value is averaged before the worst k are picked."""
 
@@ -64,16 +68,41 @@ def parse_count(value: Any, name: str, minimum: int = 1) -> int:
 
 def as_float_tensor(values: ArrayLike, name: str, device: torch.device | str | None = None) -> Tensor:
     """`values` as a float32 or float64 tensor (any other number type becomes float64), not yet checked."""
+    if isinstance(values, (list, tuple)) and values and all(isinstance(value, Tensor) for value in values):
+        values = torch.stack(list(values)) if len({value.shape for value in values}) == 1 else values
     try:
-        if isinstance(values, np.ndarray) and not values.flags.writeable:
-            values = values.copy()  # torch cannot share memory it is not allowed to write to
-        tensor = torch.as_tensor(values)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InvalidInputError(f"{name}: cannot be read as an array of numbers ({error}).") from None
-    if tensor.is_complex():
-        raise InvalidInputError(f"{name}: complex numbers have no order; pass real ones.")
+        tensor = values.detach() if isinstance(values, Tensor) else torch.from_numpy(_as_numpy(values))
+        if tensor.is_complex():
+            raise ValueError("complex numbers have no order")
+        tensor = tensor.to_dense() if tensor.layout != torch.strided else tensor
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise InvalidInputError(f"{name}: cannot be read as an array of real numbers ({error}).") from None
     dtype = tensor.dtype if tensor.dtype in (torch.float32, torch.float64) else torch.float64
-    return tensor.to(device=device, dtype=dtype)
+    return tensor.to(device=as_device(device), dtype=dtype)
+
+
+def _as_numpy(values: Any) -> np.ndarray:
+    """An array that torch can share: float32 as it is, everything else in float64, never masked, complex or read-only."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError("a masked array has gaps; fill them first")
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"entries are of type {array.dtype}")
+    kind = np.float32 if array.dtype == np.float32 else np.float64
+    return np.require(array, dtype=kind, requirements=["C", "W", "A"])
+
+
+def as_device(device: torch.device | str | None) -> torch.device | None:
+    """The device that a name stands for, checked to be there; None stays None."""
+    if device is None:
+        return None
+    try:
+        place = torch.device(device)
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidInputError(f"device={device!r} cannot be used here ({reason}); 'cpu' always can.") from None
+    return place
 
 
 def check_shape(tensor: Tensor, letters: str, name: str = "array", **sizes: int) -> None:
@@ -92,7 +121,7 @@ def check_shape(tensor: Tensor, letters: str, name: str = "array", **sizes: int)
     own = shape[len(shape) - len(names) :] if batched else shape
     wrong_rank = len(own) != len(names)
     if wrong_rank or any(size != sizes.get(letter, size) for letter, size in zip(names, own, strict=True)):
-        rule = "".join(f" with {letter}={sizes[letter]}" for letter in names if letter in sizes)
+        rule = "".join(f" with {letter}={sizes[letter]}" for letter in dict.fromkeys(names) if letter in sizes)
         wanted = ", ".join(letters.split())
         raise InvalidInputError(f"{name}: expected shape [{wanted}]{rule}, got {list(shape)}.")
     for letter, size in zip(names, own, strict=True):
@@ -116,13 +145,23 @@ def check_finite(tensor: Tensor, name: str) -> None:
     )
 
 
+def as_distribution(values: ArrayLike, name: str, device: torch.device | str | None = None) -> Tensor:
+    """`values` as float64 rows that are non-negative and sum to one; rounding in the sums is divided out."""
+    tensor = as_float_tensor(values, name, device).double()
+    if tensor.dim() == 0:
+        raise InvalidInputError(f"{name}: expected rows of probabilities, got the single number {float(tensor)}.")
+    check_distribution(tensor, name)
+    total = tensor.sum(dim=-1, keepdim=True)
+    return torch.where((total - 1).abs() > ROUNDING, tensor / total, tensor)
+
+
 def check_distribution(tensor: Tensor, name: str, tolerance: float = 1e-6) -> None:
     """Raise unless the entries along the last dimension are non-negative and sum to one."""
     check_finite(tensor, name)
     if bool((tensor < 0).any()):
         place = [int(i) for i in (tensor < 0).nonzero()[0]]
         raise InvalidInputError(
-            f"{name}: entry {place} is {tensor[tuple(place)].item()}; probabilities are not negative."
+            f"{name}: entry {place} is {tensor[tuple(place)].item()}; probabilities must be 0 or more."
         )
     total = tensor.sum(dim=-1)
     off = (total - 1).abs() > tolerance

@@ -27,8 +27,6 @@ class Courier(NamedTuple):
     mdp: TabularMDP
     rewards: Tensor
     """[M, S, A]."""
-    first_steps: Tensor
-    """State index of the first step of each way, [3]."""
 
 
 def courier(num_models: int = 200, discount: float = 0.9, seed: int = 0) -> Courier:
@@ -53,4 +51,4 @@ def courier(num_models: int = 200, discount: float = 0.9, seed: int = 0) -> Cour
     rewards[:, customer] = 1
     for way, steps in enumerate(STEPS):
         rewards[:, int(first[way]) : int(first[way]) + steps] = opinion[:, way, None, None]
-    return Courier(TabularMDP(transitions, start, discount), rewards, first)
+    return Courier(TabularMDP(transitions, start, discount), rewards)

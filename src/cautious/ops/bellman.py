@@ -13,7 +13,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from cautious.ops.linear import BATCHED_LU_SIZE, BatchMatrix, DenseLU, MixingSolver, SparseLU, sparse_lu_pays
+from cautious.ops.linear import BATCHED_LU_SIZE, BatchMatrix, DenseLU, MixingSolver, SparseLU, fill_reducing_order
 
 
 class Transitions:
@@ -59,13 +59,22 @@ class Transitions:
         if not self.is_sparse or self.num_states <= BATCHED_LU_SIZE:
             return DenseLU(self._dense_systems(policy, discount))
         merge, row, column = self._pattern
-        entries = merge @ policy.flatten(1).numpy().T  # [nnz of P_π, B]
+        entries = merge @ policy.flatten(1).numpy().T  # P_π by place, [nnz, B]
         size = (self.num_states, self.num_states)
-        chains = [scipy.sparse.csr_array((entry, (row, column)), shape=size) for entry in entries.T]  # P_π
-        if not self._sparse_lu_pays:
-            return MixingSolver(chains, discount)
-        identity = scipy.sparse.eye_array(self.num_states, format="csr")
-        return SparseLU([(identity - discount * chain).tocsc() for chain in chains])
+        if self._order is None:
+            return MixingSolver(
+                [scipy.sparse.csr_array((entry, (row, column)), shape=size) for entry in entries.T], discount
+            )
+        place = np.argsort(self._order)
+        diagonal = np.arange(self.num_states)
+        at = np.concatenate([place[row], diagonal]), np.concatenate([place[column], diagonal])
+        ones = np.ones(self.num_states)
+        systems = [
+            scipy.sparse.csc_array((np.concatenate([-discount * entry, ones]), at), shape=size) for entry in entries.T
+        ]
+        for system in systems:
+            system.eliminate_zeros()  # what a policy never does costs nothing
+        return SparseLU(systems, self._order)
 
     def _dense_systems(self, policy: Tensor, discount: float) -> Tensor:
         transitions = self.dense(policy.device)
@@ -90,12 +99,11 @@ class Transitions:
         return merge, place // self.num_states, place % self.num_states
 
     @cached_property
-    def _sparse_lu_pays(self) -> bool:
+    def _order(self) -> np.ndarray | None:
         _, row, column = self._pattern
-        pattern = scipy.sparse.csc_array((np.ones(len(row)), (row, column)), shape=(self.num_states,) * 2)
-        return sparse_lu_pays(
-            scipy.sparse.csc_array(pattern + self.num_states * scipy.sparse.eye_array(self.num_states))
-        )
+        pattern = scipy.sparse.csc_array((np.full(len(row), -1.0), (row, column)), shape=(self.num_states,) * 2)
+        dominant = 2 * self.num_states * scipy.sparse.eye_array(self.num_states)
+        return fill_reducing_order(scipy.sparse.csc_array(pattern + dominant))
 
 
 class PolicyEvaluation:
@@ -122,7 +130,7 @@ class PolicyEvaluation:
             Occupancy [B, S]; each row sums to one.
         """
         start = (1 - self._discount) * initial_state_dist.expand(len(self._policy), -1)
-        return self._factors.solve(start, transposed=True)
+        return self._factors.solve(start, transposed=True).clamp(min=0)  # rounding leaves -1e-17 where nothing goes
 
     def state_values(self, reward: Tensor) -> Tensor:
         """Normalised return from each state, v = (1-γ) (I - γ P_π)⁻¹ r_π: [B, S, A] -> [B, S]."""

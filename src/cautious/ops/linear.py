@@ -95,19 +95,27 @@ class DenseLU:
 
 
 class SparseLU:
-    """LU factors of a batch of sparse square systems (SuperLU, on the CPU)."""
+    """LU factors of a batch of sparse systems I - γP (SuperLU, on the CPU), in an order found once for their pattern."""
 
-    def __init__(self, systems: list[scipy.sparse.csc_array]) -> None:
-        """Factorise every system; I - γP is diagonally dominant, so the diagonal is always a safe pivot."""
-        self._factors = [scipy.sparse.linalg.splu(system, diag_pivot_thresh=0.0) for system in systems]
+    def __init__(self, systems: list[scipy.sparse.csc_array], order: np.ndarray) -> None:
+        """Factorise every system.
+
+        Args:
+            systems: [S, S] each, rows and columns already in `order`.
+            order: Which state stands at each place (`fill_reducing_order`), [S].
+        """
+        # Diagonally dominant, so the diagonal is always a safe pivot, and the order need not change for stability.
+        self._factors = [_factorise(system, "NATURAL") for system in systems]
+        self._order = order
 
     def solve(self, right_hand_sides: Tensor, transposed: bool = False) -> Tensor:
-        """X with A x = b, or Aᵀ x = b, for each system: [B, S] -> [B, S]."""
+        """The x with A x = b, or Aᵀ x = b, for each system: [B, S] -> [B, S]."""
         mode = "T" if transposed else "N"
-        columns = right_hand_sides.numpy()
-        return torch.stack(
-            [torch.from_numpy(factor.solve(b, mode)) for factor, b in zip(self._factors, columns, strict=True)]
-        )
+        columns = right_hand_sides.numpy()[:, self._order]
+        solutions = np.empty_like(columns)
+        for member, (factor, b) in enumerate(zip(self._factors, columns, strict=True)):
+            solutions[member, self._order] = factor.solve(b, mode)
+        return torch.from_numpy(solutions)
 
 
 class MixingSolver:
@@ -122,13 +130,19 @@ class MixingSolver:
         """Keep P_π of each policy, and its transpose, by rows."""
         self._chains = {False: chains, True: [chain.T.tocsr() for chain in chains]}
         self._discount = discount
+        self._factors: dict[int, DenseLU] = {}
 
     def solve(self, right_hand_sides: Tensor, transposed: bool = False) -> Tensor:
         """The x with A x = b, or Aᵀ x = b, for each system: [B, S] -> [B, S]."""
-        pairs = zip(self._chains[transposed], right_hand_sides.numpy(), strict=True)
-        return torch.from_numpy(np.stack([self._solve_one(chain, b, transposed) for chain, b in pairs]))
+        columns = right_hand_sides.numpy()
+        solutions = np.empty_like(columns)
+        for member, b in enumerate(columns):
+            series = None if member in self._factors else self._series(self._chains[transposed][member], b, transposed)
+            solutions[member] = self._factorised(member, b, transposed) if series is None else series
+        return torch.from_numpy(solutions)
 
-    def _solve_one(self, chain: scipy.sparse.csr_array, b: np.ndarray, transposed: bool) -> np.ndarray:
+    def _series(self, chain: scipy.sparse.csr_array, b: np.ndarray, transposed: bool) -> np.ndarray | None:
+        """Σ_i γⁱPⁱb; None if the chain does not mix in time."""
         total, term, weight = np.zeros_like(b), b, 1.0  # Σ_{i<k} γⁱPⁱb, Pᵏb, γᵏ
         size = np.abs(b).sum() if transposed else np.abs(b).max()
         for _ in range(MIXING_STEPS):
@@ -141,11 +155,30 @@ class MixingSolver:
             if distance <= MIXING_TOLERANCE * size:
                 limit = term if transposed else term.mean()
                 return total + weight / (1 - self._discount) * limit
-        dense = np.eye(len(b)) - self._discount * chain.toarray()
-        return DenseLU(torch.from_numpy(dense[None])).solve(torch.from_numpy(b[None]))[0].numpy()
+        return None
+
+    def _factorised(self, member: int, b: np.ndarray, transposed: bool) -> np.ndarray:
+        if member not in self._factors:
+            system = np.eye(len(b)) - self._discount * self._chains[False][member].toarray()
+            self._factors[member] = DenseLU(torch.from_numpy(system[None]))
+        return self._factors[member].solve(torch.from_numpy(b[None]), transposed)[0].numpy()
 
 
-def sparse_lu_pays(system: scipy.sparse.csc_array) -> bool:
-    """Whether the LU factors of `system` stay sparse enough to beat a dense factorisation (measured: a fifth full)."""
-    limit = FULLEST_SPARSE_LU * system.shape[0] ** 2
-    return system.nnz <= limit and scipy.sparse.linalg.splu(system, diag_pivot_thresh=0.0).nnz <= limit
+def _factorise(system: scipy.sparse.csc_array, ordering: str) -> scipy.sparse.linalg.SuperLU:
+    return scipy.sparse.linalg.splu(system, permc_spec=ordering, diag_pivot_thresh=0.0)
+
+
+def fill_reducing_order(pattern: scipy.sparse.csc_array) -> np.ndarray | None:
+    """An order of the states in which LU factors stay sparse (minimum degree), [S].
+
+    Args:
+        pattern: Diagonally dominant, with an entry wherever any policy's I - γP may have one.
+
+    Returns:
+        None where even then more than a fifth fills up, from where on sparse factors do not pay.
+    """
+    limit = FULLEST_SPARSE_LU * pattern.shape[0] ** 2
+    if pattern.nnz > limit:
+        return None
+    factors = _factorise(pattern, "MMD_AT_PLUS_A")
+    return np.argsort(factors.perm_c) if factors.nnz <= limit else None

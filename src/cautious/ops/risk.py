@@ -42,7 +42,7 @@ class KofN:
         """The level that ``"k-of-n"`` names (a `KofN` passes through)."""
         if isinstance(text, KofN):
             return text
-        match = re.fullmatch(r"\s*(\d+)-of-(\d+)\s*", text) if isinstance(text, str) else None
+        match = re.fullmatch(r"\s*(\d{1,9})-of-(\d{1,9})\s*", text) if isinstance(text, str) else None
         if match is None:
             raise InvalidInputError(f"level={text!r} is not a level; write it as 'k-of-n', for example '1-of-20'.")
         return cls(int(match[1]), int(match[2]))
@@ -73,7 +73,7 @@ class KofN:
         if not replacement and self.n > num_models:
             raise InvalidInputError(
                 f"{self}: n={self.n} exceeds the {num_models} models there are; without replacement n must be at most "
-                "that. Use a smaller n, more models, or replacement=True."
+                "that. Use a smaller n or more models (rank_weights and value also take replacement=True)."
             )
         weigh = _weights_with_replacement if replacement else _weights_without_replacement
         return torch.from_numpy(weigh(self.k, self.n, num_models).copy())

@@ -13,7 +13,7 @@ from cautious.solvers.opponents import JointOpponent, Opponent, SeparateOpponent
 from cautious.solvers.rewards import Rewards, as_rewards
 from cautious.solvers.solution import Solution
 from cautious.solvers.solve import Levels, make_request, solve, tracks_by_default
-from cautious.types import ArrayLike, Regime, Sampling, as_float_tensor, check_distribution, check_shape, parse_choice
+from cautious.types import ArrayLike, Regime, Sampling, as_distribution, as_float_tensor, check_shape, parse_choice
 
 
 def solve_bandit(
@@ -96,7 +96,5 @@ def _state_distribution(state_dist: ArrayLike | None, rewards: Rewards) -> Tenso
     """The given distribution over states, checked, or the uniform one: [S]."""
     if state_dist is None:
         return torch.full((rewards.num_states,), 1 / rewards.num_states, dtype=torch.float64, device=rewards.device)
-    tensor = as_float_tensor(state_dist, "state_dist", rewards.device).double()
-    check_shape(tensor, "S", "state_dist", S=rewards.num_states)
-    check_distribution(tensor, "state_dist")
-    return tensor / tensor.sum()
+    check_shape(as_float_tensor(state_dist, "state_dist"), "S", "state_dist", S=rewards.num_states)
+    return as_distribution(state_dist, "state_dist", rewards.device)

@@ -53,9 +53,8 @@ class History:
     def average_policy(self) -> Tensor:
         """The occupancy-weighted average of the iterates: its return is the average of their returns."""
         weight = self.policy_sum.sum(dim=-1, keepdim=True)
-        reached = weight > 1e-300
-        average = torch.where(reached, self.policy_sum / weight.clamp(min=1e-300), self.plain_sum)
-        return average / average.sum(dim=-1, keepdim=True)
+        reached = weight > 1e-13 * len(self.regret)  # below that an occupancy is rounding, not a visit
+        return torch.where(reached, self.policy_sum, self.plain_sum) / torch.where(reached, weight, len(self.regret))
 
     def keep_better(self, policy: Tensor, value: Tensor) -> None:
         """Take over policies [B, S, A] where their value ([B], or [B, S] a state) is higher than the best so far."""

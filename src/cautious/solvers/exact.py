@@ -24,11 +24,11 @@ from cautious.solvers.games import BanditGame, Game, MDPGame
 from cautious.solvers.optimal import optimal_policy
 from cautious.solvers.rewards import as_rewards
 from cautious.solvers.solution import Solution, Trace
-from cautious.types import as_float_tensor, check_distribution, check_shape
+from cautious.types import as_distribution, as_float_tensor, check_shape
 from cautious.worlds.mdp import TabularMDP
 
-LARGEST_PROGRAM = 5_000_000
-"""Most entries of the constraint matrix that is attempted."""
+LARGEST_PROGRAM = 1_000_000
+"""Most non-zero entries of the constraint matrix that is attempted: minutes, not hours."""
 
 
 def solve_exact(mdp_or_state_dist: Any, rewards: Any, level: KofN | str) -> Solution:
@@ -47,7 +47,8 @@ def solve_exact(mdp_or_state_dist: Any, rewards: Any, level: KofN | str) -> Solu
     level = KofN.parse(level)
     rank_weights = level.rank_weights(table.num_models)
     game, flow, inflow = _flow_constraints(mdp_or_state_dist, table.num_states, table.num_actions)
-    occupancy, weights = _solve_program(reward.flatten(1).numpy(), rank_weights.numpy(), flow, inflow)
+    unit = _to_unit_range(reward)  # the program's tolerances are absolute
+    occupancy, weights = _solve_program(unit.flatten(1).numpy(), rank_weights.numpy(), flow, inflow)
     mixture = torch.einsum("m,msa->sa", weights, reward)
     policy = _policy_of(occupancy.reshape(table.num_states, table.num_actions), mixture, mdp_or_state_dist)
 
@@ -66,6 +67,12 @@ def solve_exact(mdp_or_state_dist: Any, rewards: Any, level: KofN | str) -> Solu
         _exact_value=exact_value,
         _upper_bound=lambda _: game.best_return(mixture.unsqueeze(0)),
     )
+
+
+def _to_unit_range(reward: Tensor) -> Tensor:
+    """The rewards shifted and scaled to [-1, 1], which changes no policy's rank."""
+    middle, half = (reward.max() + reward.min()) / 2, (reward.max() - reward.min()) / 2
+    return (reward - middle) / half if half > 0 else torch.zeros_like(reward)
 
 
 def _flow_constraints(world: Any, num_states: int, num_actions: int) -> tuple[Game, scipy.sparse.csr_array, np.ndarray]:
@@ -88,9 +95,8 @@ def _flow_constraints(world: Any, num_states: int, num_actions: int) -> tuple[Ga
             flow.tocsr(),
             (1 - world.discount) * world.initial_state_dist.numpy(),
         )
-    state_dist = as_float_tensor(world, "state_dist", "cpu").double()
-    check_shape(state_dist, "S", "state_dist", S=num_states)
-    check_distribution(state_dist, "state_dist")
+    check_shape(as_float_tensor(world, "state_dist", "cpu"), "S", "state_dist", S=num_states)
+    state_dist = as_distribution(world, "state_dist", "cpu")
     return BanditGame(state_dist), outflow, state_dist.numpy()
 
 
@@ -101,7 +107,7 @@ def _solve_program(
     num_models, num_pairs = reward.shape
     weight, ranks = np.unique(rank_weights, return_counts=True)
     num_groups = len(weight)
-    if num_groups * num_models * num_pairs > LARGEST_PROGRAM * 10:
+    if 3 * num_groups * num_models + num_models * num_pairs > LARGEST_PROGRAM:
         raise InvalidInputError(
             f"solve_exact: M={num_models} models with {num_groups} different rank weights and {num_pairs} (state, action) "
             "pairs make too large a linear program; use solve_mdp or solve_bandit and their certificate."

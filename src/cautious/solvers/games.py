@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cautious.ops.bellman import PolicyEvaluation
-from cautious.solvers.optimal import optimal_policy
+from cautious.solvers.optimal import optimal_return_bound
 from cautious.worlds.mdp import TabularMDP
 
 
@@ -25,21 +25,17 @@ class Evaluation(NamedTuple):
 class Game(Protocol):
     """A world in which one reward function decides over all states together."""
 
-    discount: float
-
     def evaluate(self, policy: Tensor) -> Evaluation:
         """Evaluate a batch of policies [B, S, A]."""
         ...
 
     def best_return(self, reward: Tensor) -> Tensor:
-        """The ordinary optimum under each reward function: [B, S, A] -> [B]."""
+        """The ordinary optimum under each reward function, never less: [B, S, A] -> [B]."""
         ...
 
 
 class BanditGame:
     """States drawn from a fixed distribution; actions do not move them (γ = 0)."""
-
-    discount = 0.0
 
     def __init__(self, state_dist: Tensor) -> None:
         """Keep the distribution over states, [S]."""
@@ -62,13 +58,13 @@ class MDPGame:
         self._mdp = mdp
         self._dynamics = mdp.dynamics.to(device)
         self._start = mdp.initial_state_dist.to(device)
-        self.discount = mdp.discount
+        self._discount = mdp.discount
 
     def evaluate(self, policy: Tensor) -> Evaluation:
         """One factorisation gives the occupancy now and action values on demand."""
-        evaluation = PolicyEvaluation(self._dynamics, policy, self.discount)
+        evaluation = PolicyEvaluation(self._dynamics, policy, self._discount)
         return Evaluation(evaluation.occupancy(self._start), evaluation.action_values)
 
     def best_return(self, reward: Tensor) -> Tensor:
         """Policy iteration under each reward function."""
-        return optimal_policy(self._mdp, reward).expected_return
+        return optimal_return_bound(self._mdp, reward)

@@ -13,18 +13,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from cautious.ops.linear import BatchMatrix
 from cautious.ops.risk import KofN, ranked_weights, worst_k_mean, worst_k_of
+from cautious.solvers.batch import Batch, WindowedSum
 from cautious.solvers.games import Game
-from cautious.solvers.rewards import Rewards
+from cautious.solvers.rewards import Rewards, model_blocks
 from cautious.solvers.sampling import ModelQueue
 from cautious.types import Sampling
 
 CHUNK_BYTES = 2**22
 """Working set of one vectorised piece of the single-state regime: enough to amortise calls, little enough for cache."""
-
-WINDOWS = (0.0, 0.5, 0.75)
-"""The adversary is averaged over all answers, their last half and their last quarter: each a point of the risk envelope,
-so that the lowest of the three bounds holds, and early answers to poor policies do not loosen it."""
 
 STREAM_CHUNK_BYTES = 2**29
 """The same where every piece asks a stream again, so that few large pieces are cheaper than many small ones."""
@@ -41,55 +39,6 @@ class Response(NamedTuple):
     """Mean return under the k worst of the sampled models."""
     exact_value: Tensor | None
     """Exact k-of-N value over all M models, where it was computed."""
-
-
-class Batch(NamedTuple):
-    """What is solved together: every run of every level; member l*R + r is run r of level l."""
-
-    levels: tuple[KofN, ...]
-    num_runs: int
-
-    @property
-    def size(self) -> int:
-        """B = levels x runs."""
-        return len(self.levels) * self.num_runs
-
-    def groups(self) -> Iterator[tuple[KofN, slice]]:
-        """Each level with the members that are its runs."""
-        for number, level in enumerate(self.levels):
-            yield level, slice(number * self.num_runs, (number + 1) * self.num_runs)
-
-    def rank_weights(self, num_models: int, device: torch.device) -> Tensor:
-        """Exact weights by rank, [B, M]."""
-        weights = torch.stack([level.rank_weights(num_models) for level in self.levels])
-        return weights.repeat_interleave(self.num_runs, dim=0).to(device)
-
-
-class WindowedSum:
-    """Sums of what comes in one an iteration, over each of `WINDOWS`."""
-
-    def __init__(self, num_iterations: int) -> None:
-        """Prepare for T additions."""
-        self._first = [int(window * num_iterations) for window in WINDOWS]
-        self._num_iterations = num_iterations
-        self._count = 0
-        self._sums: Tensor | None = None
-
-    def add(self, term: Tensor) -> None:
-        """Add the next term."""
-        if self._sums is None:
-            self._sums = torch.zeros(len(WINDOWS), *term.shape, dtype=term.dtype, device=term.device)
-        for total, first in zip(self._sums, self._first, strict=True):
-            if self._count >= first:
-                total += term
-        self._count += 1
-
-    def averages(self) -> Tensor | None:
-        """The average of each window, [W, ...]; None if nothing came in."""
-        if self._sums is None:
-            return None
-        counts = torch.tensor([self._num_iterations - first for first in self._first], device=self._sums.device)
-        return self._sums / counts.reshape(-1, *(1,) * (self._sums.dim() - 1))
 
 
 class JointOpponent:
@@ -183,7 +132,7 @@ class JointOpponent:
         for level, members in self._batch.groups():
             for own_occupancy, indices in zip(occupancy[members], self._queue.draw(level, t), strict=True):
                 block = self._rewards.rewards_for(indices).double().flatten(1)  # [N, S*A]
-                returns = block @ own_occupancy.flatten()
+                returns = BatchMatrix(block).dot(own_occupancy.flatten().unsqueeze(0))[0]
                 worst = worst_k_of(returns, level.k)
                 mixed.append(block[worst].mean(dim=0).view_as(own_occupancy))
                 values.append(returns[worst].mean())
@@ -202,6 +151,7 @@ class SeparateOpponent:
         self._sampling = sampling
         self._ranks_all = track_exact or sampling is Sampling.EXACT
         self._queue = ModelQueue(batch.num_runs, rewards.num_models, seed)
+        self._rank_weights = batch.rank_weights(rewards.num_models, rewards.device)
         self._mixtures = WindowedSum(num_iterations)
 
     def exact_value(self, policy: Tensor) -> Tensor:
@@ -223,33 +173,41 @@ class SeparateOpponent:
         """Averages of the exact mixtures of reward functions in each state, [W, B, S, A]."""
         return self._mixtures.averages()
 
-    def _answer_from_all(self, policy: Tensor) -> tuple[Tensor, Tensor]:
-        """Exact mixture [B, S, A] and value [B, S] from all M models."""
-        num_models = self._rewards.num_models
-        every = torch.arange(num_models)
-        mixed, values = torch.empty_like(policy), torch.empty_like(policy[..., 0])
-        for states in self._chunks(2 * 8 * num_models * policy.shape[2]):
-            block = self._rewards.rewards_for(every, states).transpose(0, 1).double()  # [s, M, A]
-            for level, members in self._batch.groups():
-                rank_weights = level.rank_weights(num_models).to(policy.device)
-                for member in range(members.start, members.stop):
-                    returns = torch.bmm(block, policy[member, states].unsqueeze(-1)).squeeze(-1)  # [s, M]
-                    weights = ranked_weights(returns, rank_weights)
-                    mixed[member, states] = torch.bmm(weights.unsqueeze(1), block).squeeze(1)
-                    values[member, states] = (weights * returns).sum(dim=-1)
+    def _answer_from_all(self, policy: Tensor, only: slice = slice(None)) -> tuple[Tensor, Tensor]:
+        """Exact mixture [b, S, A] and value [b, S] from all M models, for the members of a slice.
+
+        Two passes over blocks of models, as many states at a time as the working set holds: one for the returns that are
+        ranked, one for the mixture.
+        """
+        own, rank_weights = policy[only], self._rank_weights[only]
+        mixed, values = torch.zeros_like(own), torch.empty_like(own[..., 0])
+        for states in self._chunks(2 * 8 * self._rewards.num_models * (own.shape[2] + len(own))):
+            part = own[:, states]
+            returns = [_state_returns(block, part) for _, block in model_blocks(self._rewards, states)]
+            ranked = torch.cat(returns, dim=1).transpose(1, 2).contiguous()  # [b, s, M]
+            weights = ranked_weights(ranked, rank_weights.unsqueeze(1))
+            values[:, states] = (weights * ranked).sum(dim=-1)
+            for which, block in model_blocks(self._rewards, states):
+                for member, weight in enumerate(weights[..., which].unbind()):
+                    mixed[member, states] += torch.bmm(weight.unsqueeze(1).contiguous(), block.transpose(0, 1)).squeeze(
+                        1
+                    )
         return mixed, values
 
     def _answer_from_draw(self, policy: Tensor, t: int) -> tuple[Tensor, Tensor]:
         """Worst-k reward [B, S, A] and its value [B, S] from the drawn models."""
         mixed, values = torch.empty_like(policy), torch.empty_like(policy[..., 0])
         for level, members in self._batch.groups():
+            if level.n == self._rewards.num_models:  # whoever draws everything draws exactly
+                mixed[members], values[members] = self._answer_from_all(policy, members)
+                continue
             drawn = self._queue.draw(level, t)  # [R, N]
             for states in self._chunks(8 * drawn.numel() * policy.shape[2]):
                 sampled_rewards = self._rewards.rewards_for(drawn.flatten(), states).unflatten(
                     0, drawn.shape
                 )  # [R, N, s, A]
-                own_policy = policy[members, None, states].to(sampled_rewards.dtype)
-                answer = worst_k_mean(sampled_rewards, (sampled_rewards * own_policy).sum(dim=-1), level.k)
+                returns = (sampled_rewards * policy[members, None, states].to(sampled_rewards.dtype)).sum(dim=-1)
+                answer = worst_k_mean(sampled_rewards, returns, level.k)
                 mixed[members, states], values[members, states] = answer
         return mixed, values
 
@@ -261,6 +219,11 @@ class SeparateOpponent:
         size = max(1, budget // bytes_a_state)
         for first in range(0, self._rewards.num_states, size):
             yield slice(first, min(first + size, self._rewards.num_states))
+
+
+def _state_returns(block: Tensor, policy: Tensor) -> Tensor:
+    """Each model's value in each state: rewards [m, s, A], policies [b, s, A] -> [b, m, s]."""
+    return torch.stack([(block * own).sum(dim=-1) for own in policy])
 
 
 Opponent = JointOpponent | SeparateOpponent

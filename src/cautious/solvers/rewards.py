@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.ops.linear import BatchMatrix
-from cautious.types import ArrayLike, as_float_tensor, check_finite, check_shape, parse_count
+from cautious.types import ArrayLike, as_device, as_float_tensor, check_finite, check_shape, parse_count
 
 FLOAT64_BYTES = 2**29
 """Float32 rewards are worked on in float64 if all of them would take at most this much; larger ones keep their type."""
@@ -21,7 +21,6 @@ BLOCK_BYTES = 2**26
 """How much of a large or streamed set of rewards is in float64 at a time."""
 
 
-@runtime_checkable
 class RewardSource(Protocol):
     """An ensemble that may be larger than memory."""
 
@@ -41,14 +40,10 @@ class DenseRewards:
         """Keep checked rewards [M, S, A]."""
         self.num_models, self.num_states, self.num_actions = rewards.shape
         self.device = rewards.device
-        self._rewards = rewards.contiguous()
         small = 8 * rewards.numel() <= FLOAT64_BYTES
         self._dtype = torch.float64 if small else rewards.dtype
-
-    @property
-    def reward_bound(self) -> float:
-        """U, the largest |reward|."""
-        return float(max(self._rewards.max(), -self._rewards.min()))
+        # Small ones are copied, so that a certificate asked for later does not see what became of the caller's array.
+        self._rewards = rewards.clone(memory_format=torch.contiguous_format) if small else rewards.contiguous()
 
     def rewards_for(self, indices: Tensor, states: slice = slice(None)) -> Tensor:
         """Rewards [N, s, A] of the models at `indices` [N], in the states of a slice."""
@@ -81,7 +76,7 @@ class StreamedRewards:
 
     streamed = True
 
-    def __init__(self, source: Any, device: torch.device) -> None:
+    def __init__(self, source: Any, device: torch.device | None) -> None:
         """Ask `source` for its size and for one model, to learn the shape."""
         num_models = getattr(source, "num_models", None)
         if num_models is None and hasattr(source, "__len__"):
@@ -91,24 +86,22 @@ class StreamedRewards:
                 f"rewards: {type(source).__name__} offers rewards_for but no num_models; it must say how many there are."
             )
         self.num_models = parse_count(num_models, "rewards: num_models")
-        self.device = device
+        self.device = device or torch.device("cpu")
         self._source = source
         first = as_float_tensor(source.rewards_for(torch.zeros(1, dtype=torch.long)), "rewards_for([0])")
         check_shape(first, "N S A", "rewards_for([0])", N=1)
         _, self.num_states, self.num_actions = first.shape
-        self.reward_bound = float(first.abs().max())
 
     def rewards_for(self, indices: Tensor, states: slice = slice(None)) -> Tensor:
-        """Rewards [N, s, A] of the models at `indices` [N], in the states of a slice; checked as they come."""
+        """Rewards [N, s, A] of the models at `indices` [N], in the states of a slice; checked as they come, float64."""
         if isinstance(self._source, _ArrayOnDisk):
             block = as_float_tensor(self._source.rewards_for(indices.cpu(), states), "rewards", self.device)
         else:
             block = as_float_tensor(self._source.rewards_for(indices.cpu()), "rewards_for", self.device)
             check_shape(block, "N S A", "rewards_for", N=len(indices), S=self.num_states, A=self.num_actions)
             block = block[:, states]
-        check_finite(block, "rewards_for")
-        self.reward_bound = max(self.reward_bound, float(block.abs().max()))
-        return block
+        check_finite(block, f"rewards of models {indices.tolist()[:5]}...")
+        return block.double()
 
     def returns(self, occupancy: Tensor, precise: bool = True) -> Tensor:
         """Return under each model: [B, S, A] -> [B, M]; one pass over the source."""
@@ -140,32 +133,32 @@ def as_rewards(rewards: Any, device: torch.device | str | None = None) -> Reward
     if isinstance(rewards, np.memmap):
         if rewards.ndim != 3:
             raise InvalidInputError(f"rewards: expected shape [M, S, A], got {list(rewards.shape)}.")
-        return StreamedRewards(_ArrayOnDisk(rewards), torch.device(device or "cpu"))
-    if not isinstance(rewards, (Tensor, np.ndarray)) and hasattr(rewards, "rewards_for"):
-        return StreamedRewards(rewards, torch.device(device or "cpu"))
+        return StreamedRewards(_ArrayOnDisk(rewards), as_device(device or "cpu"))
+    if not isinstance(rewards, (Tensor, np.ndarray)) and callable(getattr(rewards, "rewards_for", None)):
+        return StreamedRewards(rewards, as_device(device or "cpu"))
     tensor = as_float_tensor(rewards, "rewards", device)
     check_shape(tensor, "M S A", "rewards")
     check_finite(tensor, "rewards")
     return DenseRewards(tensor)
 
 
-def _blocks(rewards: Rewards) -> Iterator[tuple[slice, Tensor]]:
-    """All models in order, a block at a time: (which, rewards [m, S, A])."""
+def model_blocks(rewards: Rewards, states: slice = slice(None)) -> Iterator[tuple[slice, Tensor]]:
+    """All models in order, a block at a time: (which, float64 rewards [m, s, A])."""
     size = max(1, BLOCK_BYTES // (8 * rewards.num_states * rewards.num_actions))
     for first in range(0, rewards.num_models, size):
         which = slice(first, min(first + size, rewards.num_models))
-        yield which, rewards.rewards_for(torch.arange(which.start, which.stop)).double()
+        yield which, rewards.rewards_for(torch.arange(which.start, which.stop), states).double()
 
 
 def _streamed_returns(rewards: Rewards, occupancy: Tensor) -> Tensor:
     flat = occupancy.flatten(1)
-    return torch.cat([BatchMatrix(block.flatten(1)).dot(flat) for _, block in _blocks(rewards)], dim=1)
+    return torch.cat([BatchMatrix(block.flatten(1)).dot(flat) for _, block in model_blocks(rewards)], dim=1)
 
 
 def _streamed_mixture(rewards: Rewards, weights: Tensor) -> Tensor:
     total = torch.zeros(
         len(weights), rewards.num_states * rewards.num_actions, dtype=torch.float64, device=weights.device
     )
-    for which, block in _blocks(rewards):
+    for which, block in model_blocks(rewards):
         total += BatchMatrix(block.flatten(1)).combine(weights[:, which])
     return total.unflatten(1, (rewards.num_states, rewards.num_actions))

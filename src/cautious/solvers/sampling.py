@@ -30,10 +30,6 @@ class ModelQueue:
         first = (t % draws_a_shuffle) * level.n
         return self._shuffle(t // draws_a_shuffle)[:, first : first + level.n].sort(dim=1).values
 
-    def num_reshuffles(self, level: KofN, num_iterations: int) -> int:
-        """How often each run's queue ran out and was shuffled again."""
-        return max(0, num_iterations - 1) // (self._num_models // level.n)
-
     def _shuffle(self, number: int) -> Tensor:
         """The `number`-th shuffle of every run, [R, M]; the last few are kept, since levels with other n lag behind."""
         if number not in self._shuffles:
@@ -44,3 +40,8 @@ class ModelQueue:
             ]
             self._shuffles[number] = torch.stack([torch.from_numpy(order) for order in orders])
         return self._shuffles[number]
+
+
+def num_reshuffles(level: KofN, num_models: int, num_iterations: int) -> int:
+    """How often a queue of M models runs out and is shuffled again in T iterations."""
+    return (num_iterations - 1) // (num_models // level.n)

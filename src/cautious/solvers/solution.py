@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cautious.errors import InvalidInputError
 from cautious.ops.risk import KofN
-from cautious.types import ArrayLike, as_float_tensor, check_distribution, check_shape
+from cautious.types import ArrayLike, as_distribution, check_shape
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Certificate:
     """Bounds on the k-of-N problem that hold for every policy, whatever the solver did.
 
@@ -36,7 +37,7 @@ class Certificate:
     level: KofN | tuple[KofN, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trace:
     """How a run went, iteration by iteration; each [..., T]. In the single-state regime values are means over states."""
 
@@ -48,7 +49,7 @@ class Trace:
     """Largest cumulative regret over states and actions so far: what C^T of Theorem 1 bounds."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Solution:
     """Policies of one or several levels and runs.
 
@@ -73,7 +74,7 @@ class Solution:
     _best_policy: Callable[[], Tensor] = field(repr=False)
     _exact_value: Callable[[Tensor], Tensor] = field(repr=False)
     """Exact k-of-N value of policies [B, S, A]."""
-    _upper_bound: Callable[[int], Tensor] = field(repr=False)
+    _upper_bound: Callable[[int | None], Tensor] = field(repr=False)
     """Bound on every policy's value; the argument is how many exact iterations may be spent where none were tracked."""
 
     @cached_property
@@ -87,22 +88,26 @@ class Solution:
         value = self._exact_value(batch)
         return value.reshape(self.policy.shape[:-2] + value.shape[1:])
 
-    def certificate(self, policy: ArrayLike | None = None, *, refine: int = 20) -> Certificate:
+    def certificate(self, policy: ArrayLike | None = None, *, refine: int | None = None) -> Certificate:
         """How far `policy` is from the best possible k-of-N policy.
 
         Args:
             policy: [S, A], or of the solution's batch shape; ``self.policy`` (the last iterate) if none is given. The
                 average and the best policy are usually closer to optimal.
-            refine: Where the run did not track exact values (very large beliefs), this many exact iterations are made
-                to find an adversary; more tighten the upper bound.
+            refine: Make this many exact iterations first to find a better adversary: a tighter upper bound for more
+                work. Where the run did not track exact values (very large beliefs), a few are made in any case.
         """
         lower = self.exact_value(policy)
         upper = self._upper_bound(refine).reshape(lower.shape)
         return Certificate(lower, upper, (upper - lower).clamp(min=0), self.level)
 
     def _as_batch(self, policy: ArrayLike | None) -> Tensor:
-        own = self.policy if policy is None else as_float_tensor(policy, "policy", self.policy.device).double()
         num_states, num_actions = self.policy.shape[-2:]
+        own = self.policy if policy is None else as_distribution(policy, "policy", self.policy.device)
         check_shape(own, "... S A", "policy", S=num_states, A=num_actions)
-        check_distribution(own, "policy")
+        if own.dim() != 2 and own.shape != self.policy.shape:
+            raise InvalidInputError(
+                f"policy: expected shape {[num_states, num_actions]} or {list(self.policy.shape)} as this solution has, "
+                f"got {list(own.shape)}."
+            )
         return torch.broadcast_to(own, self.policy.shape).reshape(-1, num_states, num_actions)

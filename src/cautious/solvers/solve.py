@@ -12,10 +12,11 @@ from torch import Tensor
 from cautious.errors import InvalidInputError
 from cautious.ops.risk import KofN
 from cautious.seeding import seed_of
+from cautious.solvers.batch import Batch
 from cautious.solvers.cfr import CFRState, History, Progress, minimise_regret
-from cautious.solvers.opponents import Batch, Opponent
+from cautious.solvers.opponents import Opponent
 from cautious.solvers.rewards import Rewards
-from cautious.solvers.sampling import ModelQueue
+from cautious.solvers.sampling import num_reshuffles
 from cautious.solvers.solution import Solution, Trace
 from cautious.types import Regime, Sampling, Update, parse_choice, parse_count
 
@@ -25,6 +26,10 @@ Levels = KofN | str | Sequence[KofN | str]
 TRACKED_ENTRIES = {Regime.ALL_STATES: 2**24, Regime.SINGLE_STATE: 2**20}
 """Exact values are tracked in every iteration by default where there are at most this many rewards: one product with all
 of them, or, in the single-state regime, a sort of all models in every state."""
+
+
+REFINEMENTS = 20
+"""Exact iterations that a certificate makes by itself where none were tracked."""
 
 
 @dataclass(frozen=True)
@@ -129,11 +134,12 @@ def solve(
             history.keep_better(policy, opponent.exact_value(policy))
         return _shaped(history.best_policy, request)
 
-    def upper_bound(refine: int) -> Tensor:
-        mixtures = opponent.average_rewards()
-        if mixtures is None:
-            mixtures = run(Sampling.EXACT, parse_count(refine, "refine"), True)[0].average_rewards()
-        assert mixtures is not None
+    def upper_bound(refine: int | None) -> Tensor:
+        mixtures = [] if (tracked := opponent.average_rewards()) is None else list(tracked)
+        if refine is not None or not mixtures:
+            count = REFINEMENTS if refine is None else parse_count(refine, "refine")
+            refined = run(Sampling.EXACT, count, True)[0].average_rewards()
+            mixtures += [] if refined is None else list(refined)
         return torch.stack([best_return(mixture) for mixture in mixtures]).amin(dim=0)
 
     return Solution(
@@ -159,8 +165,7 @@ def _trace(history: History, request: Request) -> Trace:
 
 
 def _record(request: Request, rewards: Rewards) -> dict[str, Any]:
-    queue = ModelQueue(request.batch.num_runs, rewards.num_models, request.seed)
-    reshuffles = [queue.num_reshuffles(level, request.num_iterations) for level in request.batch.levels]
+    reshuffles = [num_reshuffles(level, rewards.num_models, request.num_iterations) for level in request.batch.levels]
     return {
         "levels": [str(level) for level in request.batch.levels],
         "num_runs": request.batch.num_runs,

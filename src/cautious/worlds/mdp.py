@@ -13,13 +13,10 @@ from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.ops.bellman import PolicyEvaluation, Transitions
-from cautious.types import ArrayLike, as_float_tensor, check_distribution, check_finite, check_shape
+from cautious.types import ROUNDING, ArrayLike, as_distribution, as_float_tensor, check_finite, check_shape
 
 ROW_TOLERANCE = 1e-6
 """How far from one a row of probabilities may sum (float32 input); rows are then rescaled to sum to one."""
-
-ROUNDING = 1e-12
-"""Rows this close to summing to one are taken as they are, so that a world written and read again keeps its bits."""
 
 
 class TabularMDP:
@@ -53,11 +50,9 @@ class TabularMDP:
         matrix, self.num_actions = _as_rows(transitions)
         self.num_states = matrix.shape[1]
         self.dynamics = Transitions(_checked_rows(matrix, self.num_actions), self.num_actions)
-        start = as_float_tensor(initial_state_dist, "initial_state_dist", "cpu").double()
+        start = as_float_tensor(initial_state_dist, "initial_state_dist", "cpu")
         check_shape(start, "S", "initial_state_dist", S=self.num_states)
-        check_distribution(start, "initial_state_dist", ROW_TOLERANCE)
-        total = start.sum()
-        self.initial_state_dist = start if abs(float(total) - 1) <= ROUNDING else start / total
+        self.initial_state_dist = as_distribution(start, "initial_state_dist").clone()
 
     def __repr__(self) -> str:
         """Sizes, discount and storage."""
@@ -92,21 +87,20 @@ class TabularMDP:
         occupancy = self.occupancy(policy)
         values = as_float_tensor(reward, "reward", occupancy.device).double()
         check_shape(values, "... S A", "reward", S=self.num_states, A=self.num_actions)
+        check_finite(values, "reward")
         return (occupancy * values).sum(dim=(-2, -1))
 
 
 def checked_policy(policy: ArrayLike, num_states: int, num_actions: int) -> Tensor:
     """`policy` as a float64 tensor [..., S, A] whose rows are distributions."""
-    tensor = as_float_tensor(policy, "policy").double()
-    check_shape(tensor, "... S A", "policy", S=num_states, A=num_actions)
-    check_distribution(tensor, "policy")
-    return tensor
+    check_shape(as_float_tensor(policy, "policy"), "... S A", "policy", S=num_states, A=num_actions)
+    return as_distribution(policy, "policy")
 
 
 def _checked_discount(discount: float) -> float:
     try:
-        value = float(discount)
-    except (TypeError, ValueError):
+        value = float("nan") if isinstance(discount, (str, bool)) else float(discount)
+    except (TypeError, ValueError, OverflowError):
         value = float("nan")
     if not 0 <= value < 1:
         raise InvalidInputError(f"discount={discount!r} must lie in [0, 1): returns are normalised by 1 - discount.")
@@ -118,7 +112,8 @@ def _as_rows(transitions: Any) -> tuple[Tensor | scipy.sparse.csr_array, int]:
     if isinstance(transitions, Tensor) and transitions.layout != torch.strided:
         transitions = _scipy_from_torch(transitions)
     if scipy.sparse.issparse(transitions):
-        return _as_csr(transitions), _num_actions_of(transitions.shape)
+        num_actions = _num_actions_of(transitions.shape)
+        return _as_csr(transitions), num_actions
     if isinstance(transitions, Sequence) and len(transitions) and all(scipy.sparse.issparse(m) for m in transitions):
         return _interleave([_as_csr(matrix) for matrix in transitions])
     tensor = as_float_tensor(transitions, "transitions", "cpu").double()
@@ -131,6 +126,9 @@ def _as_rows(transitions: Any) -> tuple[Tensor | scipy.sparse.csr_array, int]:
 
 
 def _scipy_from_torch(tensor: Tensor) -> scipy.sparse.coo_array:
+    tensor = tensor.detach()
+    if tensor.layout == torch.sparse_coo and tensor.dense_dim():
+        tensor = tensor.to_dense().to_sparse()  # hybrid: some dimensions are dense
     entries = tensor.to_sparse_coo().coalesce().cpu()
     index, values = entries.indices().numpy(), entries.values().double().numpy()
     if tensor.dim() == 3:
@@ -145,13 +143,15 @@ def _scipy_from_torch(tensor: Tensor) -> scipy.sparse.coo_array:
 
 
 def _as_csr(matrix: Any) -> scipy.sparse.csr_array:
+    if np.iscomplexobj(matrix):
+        raise InvalidInputError("transitions: complex numbers are not probabilities; pass real ones.")
     rows = scipy.sparse.csr_array(matrix, dtype=np.float64)
     rows.sum_duplicates()
     return rows
 
 
 def _num_actions_of(shape: tuple[int, ...]) -> int:
-    num_rows, num_states = shape
+    num_rows, num_states = shape if len(shape) == 2 else (0, 0)
     if num_states == 0 or num_rows == 0 or num_rows % num_states:
         raise InvalidInputError(
             f"transitions: expected shape [S*A, S] (row s*A + a), got {list(shape)}; rows must be a multiple of states."
@@ -176,16 +176,16 @@ def _checked_rows(matrix: Tensor | scipy.sparse.csr_array, num_actions: int) -> 
     if matrix.shape[1] == 0:
         raise InvalidInputError("transitions: there are no states; a world needs one at least.")
     entries = matrix if isinstance(matrix, Tensor) else torch.from_numpy(matrix.data)
-    check_finite(entries, "transitions")
-    if bool((entries < 0).any()):
-        place = int(torch.argmin(entries))
+    wrong = ~(entries >= 0) | ~torch.isfinite(entries)
+    if bool(wrong.any()):
+        place = int(wrong.flatten().to(torch.uint8).argmax())
         if isinstance(matrix, Tensor):
             row, column = divmod(place, matrix.shape[1])
         else:
             row, column = int(np.searchsorted(matrix.indptr, place, side="right")) - 1, int(matrix.indices[place])
         raise InvalidInputError(
             f"transitions: P(s'={column} | s={row // num_actions}, a={row % num_actions}) is "
-            f"{float(entries.flatten()[place]):g}; probabilities are not negative."
+            f"{float(entries.flatten()[place]):g}; probabilities must be finite and 0 or more."
         )
     total = (
         matrix.sum(dim=1) if isinstance(matrix, Tensor) else torch.from_numpy(np.asarray(matrix.sum(axis=1)).ravel())

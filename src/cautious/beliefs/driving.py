@@ -1,0 +1,247 @@
+"""The paper's reward model for driving, M of them stacked: r(s, s') from two images and two speeds.
+
+One 2x2 convolution (4 -> 4 channels) on the image of s and one on that of s', joined with the next speed (one-hot), then
+52 -> 32 -> 1 with a pair of layers of its own for each initial speed: 7,052 weights a model.
+
+The familiar world has 1,714 pairs but only 256 states, so everything up to the hidden layer is computed once a state and
+gathered by pair; a batch is a set of weights on the pairs. That is the same sum as a loop over the batch, in fewer steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cautious.beliefs.files import load_json, load_tensors, pick, save_json, save_tensors
+from cautious.errors import BadFileError
+from cautious.worlds.driving import MAX_SPEED, DrivingState, DrivingWorld, driving_world, network_image
+
+NUM_SPEEDS = MAX_SPEED + 1
+NUM_CHANNELS, NUM_POSITIONS, PATCH = 4, 6, 16
+NUM_FEATURES = NUM_CHANNELS * NUM_POSITIONS
+NUM_HIDDEN = 32
+NUM_INPUTS = 2 * NUM_FEATURES + NUM_SPEEDS  # 52
+
+SHAPES = {
+    "convolution": (PATCH + 1, 2 * NUM_CHANNELS),
+    "hidden": (NUM_INPUTS + 1, NUM_SPEEDS * NUM_HIDDEN),
+    "output": (NUM_SPEEDS, NUM_HIDDEN + 1),
+}
+"""Weights of one model; a layer's bias is its last input, which is always 1. The first half of the convolution's outputs
+is for s, the second for s'; the hidden and the output layer have one head a speed."""
+
+FAN_IN = {"convolution": PATCH, "hidden": NUM_INPUTS, "output": NUM_HIDDEN}
+SIZES = {name: shape[0] * shape[1] for name, shape in SHAPES.items()}
+NUM_PARAMETERS = sum(SIZES.values())
+
+
+def split_parameters(parameters: Tensor) -> list[Tensor]:
+    """[M, 7052] -> convolution [M, 17, 8], hidden [M, 53, 128], output [M, 4, 33]."""
+    parts = parameters.split(list(SIZES.values()), dim=1)
+    return [part.unflatten(1, shape) for part, shape in zip(parts, SHAPES.values(), strict=True)]
+
+
+class PairInputs:
+    """What the network sees of given states and pairs of them; pairs are kept by initial speed, one block a head."""
+
+    def __init__(self, states: Sequence[DrivingState], pairs: Tensor, device: torch.device | None = None) -> None:
+        """Cut the images into patches, once a state.
+
+        Args:
+            states: S states.
+            pairs: (state, next state) indices, [P, 2].
+            device: Where to keep them.
+        """
+        images = torch.stack([network_image(state) for state in states])  # [S, 4, 3, 4]
+        patches = torch.nn.functional.unfold(images, kernel_size=2)  # [S, 16, 6]
+        self.patches = _with_ones(patches.transpose(1, 2).reshape(-1, PATCH)).T.contiguous().to(device)  # [17, S*6]
+        speed = torch.tensor([state.speed for state in states])
+        self.speeds = _with_ones(torch.nn.functional.one_hot(speed, NUM_SPEEDS).float()).to(device)  # [S, 5]
+        self.num_states, self.num_pairs = len(states), len(pairs)
+        head = speed[pairs[:, 0]]
+        order = torch.argsort(head, stable=True)
+        self.place = torch.argsort(order).to(device)  # where each pair stands among the pairs by speed
+        last = torch.bincount(head, minlength=NUM_SPEEDS).cumsum(0).tolist()
+        self.heads = [slice(first, end) for first, end in zip([0, *last], last, strict=False)]
+        rows = pairs[order] * NUM_SPEEDS + head[order, None]  # row (state, head) of the hidden layer
+        self.rows = [rows[:, image].to(device) for image in (0, 1)]
+        self.incidence = [_incidence(row, self.num_states * NUM_SPEEDS) for row in self.rows]
+
+
+def _with_ones(inputs: Tensor) -> Tensor:
+    return torch.cat([inputs, torch.ones(len(inputs), 1)], dim=1)
+
+
+def _incidence(rows: Tensor, num_rows: int) -> Tensor:
+    """The sparse 0/1 matrix [rows, P] that sums over the pairs of a row: the transpose of gathering them."""
+    place = torch.stack([rows, torch.arange(len(rows), device=rows.device)])
+    ones = torch.ones(len(rows), device=rows.device)
+    return torch.sparse_coo_tensor(place, ones, (num_rows, len(rows)), check_invariants=True).coalesce()
+
+
+class Activations(NamedTuple):
+    """What the backward pass needs of the forward pass."""
+
+    features: Tensor
+    """After the convolution, [M, 8, S*6]."""
+    images: list[Tensor]
+    """Inputs of the hidden layer from s [M, S, 24] and from s' (with the next speed and 1) [M, S, 29]."""
+    hidden: Tensor
+    """[P, M*32], pairs by speed."""
+    predictions: Tensor
+    """[P, M], pairs by speed."""
+
+
+def forward(parameters: Tensor, inputs: PairInputs) -> Activations:
+    """Every model's reward of every pair: [M, 7052] -> [P, M]."""
+    convolution, hidden_weight, output = split_parameters(parameters)
+    num_models = len(parameters)
+    features = torch.bmm(convolution.transpose(1, 2), inputs.patches.expand(num_models, -1, -1)).relu_()
+    by_state = features.reshape(num_models, 2, NUM_CHANNELS, inputs.num_states, NUM_POSITIONS).transpose(2, 3)
+    of_state, of_next = (by_state[:, image].flatten(2) for image in (0, 1))  # [M, S, 24] each
+    of_next = torch.cat([of_next, inputs.speeds.expand(num_models, -1, -1)], dim=2)  # [M, S, 29]
+    hidden = _by_row(torch.bmm(of_state, hidden_weight[:, :NUM_FEATURES])).index_select(0, inputs.rows[0])
+    hidden += _by_row(torch.bmm(of_next, hidden_weight[:, NUM_FEATURES:])).index_select(0, inputs.rows[1])
+    hidden.relu_()  # [P, M*32]
+    by_model = hidden.unflatten(1, (num_models, NUM_HIDDEN))
+    predictions = [
+        (by_model[pairs] * output[:, head, :-1]).sum(dim=2) + output[:, head, -1]
+        for head, pairs in enumerate(inputs.heads)
+    ]
+    return Activations(features, [of_state, of_next], hidden, torch.cat(predictions))
+
+
+def backward(parameters: Tensor, inputs: PairInputs, seen: Activations, slope: Tensor) -> Tensor:
+    """Gradient of Σ slope · predictions by the chain rule, layer by layer: slope [P, M] -> [M, 7052].
+
+    Written out because it is half the passes over the hidden layer that automatic differentiation makes, and because
+    every sum then has a fixed order.
+    """
+    _, hidden_weight, output = split_parameters(parameters)
+    num_models = len(parameters)
+    to_output, to_hidden = torch.empty_like(output), torch.empty_like(seen.hidden)
+    for head, pairs in enumerate(inputs.heads):
+        own = slope[pairs].unsqueeze(2)  # [p, M, 1]
+        block = to_hidden[pairs].unflatten(1, (num_models, NUM_HIDDEN))
+        torch.mul(own, seen.hidden[pairs].view_as(block), out=block)
+        to_output[:, head, :-1] = block.sum(dim=0)
+        to_output[:, head, -1] = slope[pairs].T.contiguous().sum(dim=1)  # along rows: the same order for any M
+        torch.mul(own, output[:, head, :-1], out=block)
+    to_hidden = torch.ops.aten.threshold_backward(to_hidden, seen.hidden, 0)  # zero where the ReLU is
+    to_weight, to_image = [], []
+    for image, rows in enumerate((slice(0, NUM_FEATURES), slice(NUM_FEATURES, None))):
+        back = _from_row(torch.sparse.mm(inputs.incidence[image], to_hidden), num_models)  # [M, S, heads*32]
+        to_weight.append(torch.bmm(seen.images[image].transpose(1, 2), back))
+        to_image.append(torch.bmm(back, hidden_weight[:, rows].transpose(1, 2))[..., :NUM_FEATURES])
+    by_channel = [part.unflatten(2, (NUM_CHANNELS, NUM_POSITIONS)).transpose(1, 2) for part in to_image]
+    to_features = torch.stack(by_channel, dim=1).reshape(seen.features.shape)
+    to_features = torch.ops.aten.threshold_backward(to_features, seen.features, 0)
+    to_convolution = torch.bmm(to_features, inputs.patches.T.expand(num_models, -1, -1))  # [M, 8, 17]
+    gradients = [to_convolution.transpose(1, 2), torch.cat(to_weight, dim=1), to_output]
+    return torch.cat([gradient.flatten(1) for gradient in gradients], dim=1)
+
+
+def _by_row(table: Tensor) -> Tensor:
+    """[M, S, heads*32] -> one row a (state, head), models side by side: [S*heads, M*32]."""
+    num_models, num_states = table.shape[:2]
+    by_head = table.reshape(num_models, num_states * NUM_SPEEDS, NUM_HIDDEN)
+    return by_head.transpose(0, 1).reshape(num_states * NUM_SPEEDS, num_models * NUM_HIDDEN)
+
+
+def _from_row(rows: Tensor, num_models: int) -> Tensor:
+    """The reverse of `_by_row`: [S*heads, M*32] -> [M, S, heads*32]."""
+    by_model = rows.unflatten(1, (num_models, NUM_HIDDEN)).transpose(0, 1)
+    return by_model.reshape(num_models, -1, NUM_SPEEDS * NUM_HIDDEN)
+
+
+class DrivingNetwork:
+    """The stacked network with the familiar world's pairs as its training data (`beliefs.training.StackedNetwork`)."""
+
+    name = "driving-2x2conv-32"
+    num_parameters = NUM_PARAMETERS
+
+    def __init__(self, world: DrivingWorld, device: torch.device | None = None) -> None:
+        """Take the training pairs of a familiar world."""
+        self._world = world
+        self.num_samples = len(world.pairs)
+        self._inputs = PairInputs(world.states, world.pairs, device)
+        self._targets = torch.empty(self.num_samples, 1, device=device)
+        self._targets[self._inputs.place, 0] = world.pair_rewards.float().to(device)  # pairs by speed
+
+    def to(self, device: torch.device) -> DrivingNetwork:
+        """The same on `device`."""
+        return DrivingNetwork(self._world, device)
+
+    def init(self, rng: np.random.Generator) -> np.ndarray:
+        """PyTorch's default: every weight and bias uniform within ±1/√(inputs of its layer)."""
+        return np.concatenate([rng.uniform(-1, 1, size) / np.sqrt(FAN_IN[name]) for name, size in SIZES.items()])
+
+    def loss_and_gradient(self, parameters: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean squared error of each model on its own batch, and its gradient: [M, P], [M, B] -> [M], [M, P].
+
+        A batch is a set of weights on the pairs: 1/B on those that are in it.
+        """
+        weights = torch.zeros(self.num_samples, len(parameters), device=parameters.device)
+        weights.scatter_(0, self._inputs.place[batch].T, 1 / batch.shape[1])  # [P, M]
+        seen = forward(parameters, self._inputs)
+        errors = seen.predictions - self._targets
+        slope = 2 * errors * weights
+        losses = (errors.square() * weights).T.contiguous().sum(dim=1)
+        return losses, backward(parameters, self._inputs, seen, slope)
+
+
+class DrivingEnsemble:
+    """M trained reward models of driving: a belief about the reward of pairs that were never seen."""
+
+    def __init__(self, parameters: Tensor, losses: Tensor, settings: dict[str, Any]) -> None:
+        """Keep weights [M, 7052], final losses [M] and how they were trained."""
+        self.parameters = parameters
+        self.losses = losses
+        self.settings = settings
+
+    @property
+    def num_models(self) -> int:
+        """M."""
+        return len(self.parameters)
+
+    def pair_rewards(self, world: DrivingWorld, block: int = 64) -> Tensor:
+        """What each model says about every pair of a world, [M, Q]."""
+        inputs = PairInputs(world.states, world.every_pair, self.parameters.device)
+        by_speed = torch.cat([forward(part, inputs).predictions for part in self.parameters.split(block)], dim=1)
+        return by_speed[inputs.place].T
+
+    def rewards(self, world: DrivingWorld) -> Tensor:
+        """Expected reward of each (state, action) under each model, [M, S, A], float64."""
+        return world.expected(self.pair_rewards(world))
+
+    def save(self, folder: Path | str) -> None:
+        """Write weights and settings (safetensors, JSON)."""
+        save_tensors(Path(folder) / "models.safetensors", {"parameters": self.parameters, "losses": self.losses})
+        save_json(
+            Path(folder) / "ensemble.json", {"format": 1, "network": DrivingNetwork.name, "settings": self.settings}
+        )
+
+    @classmethod
+    def load(cls, folder: Path | str) -> DrivingEnsemble:
+        """Read what `save` wrote."""
+        described = load_json(Path(folder) / "ensemble.json")
+        if not isinstance(described, dict) or described.get("network") != DrivingNetwork.name:
+            raise BadFileError(f"{folder}: not a driving ensemble (expected network {DrivingNetwork.name!r}).")
+        path = Path(folder) / "models.safetensors"
+        tensors = load_tensors(path)
+        parameters = pick(tensors, "parameters", path)
+        if parameters.dim() != 2 or parameters.shape[1] != NUM_PARAMETERS:
+            raise BadFileError(
+                f"{path}: parameters have shape {list(parameters.shape)}, expected [M, {NUM_PARAMETERS}]."
+            )
+        return cls(parameters, pick(tensors, "losses", path), described.get("settings", {}))
+
+
+def familiar_network(appearance_probability: float) -> DrivingNetwork:
+    """The network on the familiar world's training pairs: the same for every p below 1, fewer at p = 1."""
+    return DrivingNetwork(driving_world(novel=False, appearance_probability=appearance_probability))

@@ -1,0 +1,283 @@
+"""Training M copies of one network at once: one axis for the models, no loop over them.
+
+Model i depends on (seed, i) alone: its first weights come from its own stream, its shuffles from a hash of (seed, i,
+epoch), and every operation keeps models apart. So it has the same bits on the CPU however many others train beside it, in
+whichever shard, after whichever interruption.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cautious.beliefs.files import load_json, load_tensors, pick, save_json, save_tensors
+from cautious.errors import BadFileError, InvalidInputError
+from cautious.seeding import seed_of, stream
+from cautious.types import parse_count
+
+CHECKPOINT_SECONDS = 20.0
+"""How much work an interruption may cost at most, about."""
+
+SHARD_SIZE = {"cpu": 16, "cuda": 512}
+"""Models trained together by default: on the CPU as many as its caches hold, on a GPU as many as keep it busy."""
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """What decides the trained weights, together with the network and its data."""
+
+    num_models: int
+    num_epochs: int
+    batch_size: int
+    learning_rate: float
+    weight_decay: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check every number."""
+        for name in ("num_models", "num_epochs", "batch_size"):
+            parse_count(getattr(self, name), name)
+        if not (np.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise InvalidInputError(f"learning_rate={self.learning_rate} must be a positive number.")
+        if not (np.isfinite(self.weight_decay) and self.weight_decay >= 0):
+            raise InvalidInputError(f"weight_decay={self.weight_decay} must be zero or a positive number.")
+        seed_of(self.seed)
+
+
+class StackedNetwork(Protocol):
+    """A network and its training data, for any number of models at once."""
+
+    name: str
+    num_samples: int
+    num_parameters: int
+
+    def init(self, rng: np.random.Generator) -> np.ndarray:
+        """First weights of one model, [P]."""
+        ...
+
+    def to(self, device: torch.device) -> StackedNetwork:
+        """The same network with its data on `device`."""
+        ...
+
+    def loss_and_gradient(self, parameters: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss of each model on its own batch of samples, and its gradient: [M, P], [M, B] -> [M], [M, P]."""
+        ...
+
+
+Progress = Callable[[int, int], None]
+"""Called with (epochs done, epochs in all), counted over all shards."""
+
+
+class TrainedModels:
+    """Weights of M models, and how well each fits."""
+
+    def __init__(self, parameters: Tensor, losses: Tensor) -> None:
+        """Keep weights [M, P] and each model's mean loss over its last epoch [M]."""
+        self.parameters = parameters
+        self.losses = losses
+
+
+def train(
+    network: StackedNetwork,
+    settings: TrainingSettings,
+    *,
+    device: torch.device | str = "cpu",
+    shard_size: int | None = None,
+    checkpoint_dir: Path | None = None,
+    progress: Progress | None = None,
+) -> TrainedModels:
+    """Train all models, shard by shard, going on from `checkpoint_dir` where it holds earlier work.
+
+    Args:
+        network: What to train, and on what.
+        settings: What decides the result.
+        device: Where to train.
+        shard_size: Models trained together; changes speed and memory, not the result.
+        checkpoint_dir: Where to keep unfinished and finished shards.
+        progress: Told after each epoch.
+    """
+    place = torch.device(device)
+    size = SHARD_SIZE[place.type] if shard_size is None else parse_count(shard_size, "shard_size")
+    shards = [range(first, min(first + size, settings.num_models)) for first in range(0, settings.num_models, size)]
+    checkpoints = None if checkpoint_dir is None else Checkpoints(checkpoint_dir, network, settings)
+    own = network.to(place)
+    done = []
+    for number, models in enumerate(shards):
+
+        def report(epochs: int, before: int = number) -> None:
+            if progress is not None:
+                progress(before * settings.num_epochs + epochs, len(shards) * settings.num_epochs)
+
+        done.append(_train_shard(own, settings, models, place, checkpoints, report))
+    return TrainedModels(
+        torch.cat([shard.parameters.detach().cpu() for shard in done]),
+        torch.cat([shard.losses.cpu() for shard in done]),
+    )
+
+
+class Shard:
+    """Some models in the middle of training."""
+
+    def __init__(self, models: range, tensors: dict[str, Tensor], epoch: int, device: torch.device) -> None:
+        """Take weights, Adam's two averages and losses; `epoch` is how many are done."""
+        self.models = models
+        self.epoch = epoch
+        self.parameters = tensors["parameters"].to(device)
+        self.first_moment = tensors["first_moment"].to(device)
+        self.second_moment = tensors["second_moment"].to(device)
+        self.losses = tensors["losses"].to(device)
+
+    @classmethod
+    def fresh(cls, network: StackedNetwork, settings: TrainingSettings, models: range, device: torch.device) -> Shard:
+        """First weights, each model's from its own stream."""
+        weights = np.stack([network.init(stream(settings.seed, "init", model)) for model in models])
+        parameters = torch.from_numpy(weights.astype(np.float32))
+        zeros, losses = torch.zeros_like(parameters), torch.full((len(models),), torch.nan)
+        tensors = {"parameters": parameters, "first_moment": zeros, "second_moment": zeros.clone(), "losses": losses}
+        return cls(models, tensors, 0, device)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that a checkpoint keeps."""
+        names = ("parameters", "first_moment", "second_moment", "losses")
+        return {name: getattr(self, name) for name in names} | {"epoch": torch.tensor(self.epoch)}
+
+
+def _train_shard(
+    network: StackedNetwork,
+    settings: TrainingSettings,
+    models: range,
+    device: torch.device,
+    checkpoints: Checkpoints | None,
+    report: Callable[[int], None],
+) -> Shard:
+    shard = None if checkpoints is None else checkpoints.load(models, device)
+    shard = shard or Shard.fresh(network, settings, models, device)
+    seeds = torch.tensor([seed_of(settings.seed, "shuffle", model) for model in models], device=device)
+    last_written = time.monotonic()
+    while shard.epoch < settings.num_epochs:
+        _train_epoch(network, settings, shard, shuffles(seeds, shard.epoch, network.num_samples))
+        report(shard.epoch)
+        if checkpoints is not None and time.monotonic() - last_written > CHECKPOINT_SECONDS:
+            checkpoints.save(shard)
+            last_written = time.monotonic()
+    if checkpoints is not None:
+        checkpoints.save(shard)
+    report(shard.epoch)
+    return shard
+
+
+def _train_epoch(network: StackedNetwork, settings: TrainingSettings, shard: Shard, order: Tensor) -> None:
+    """One pass over all samples in each model's own order [M, samples]."""
+    total = torch.zeros_like(shard.losses)
+    for number, batch in enumerate(order.split(settings.batch_size, dim=1)):
+        losses, gradient = network.loss_and_gradient(shard.parameters, batch)
+        step = shard.epoch * -(-order.shape[1] // settings.batch_size) + number + 1
+        adam_step(shard, gradient, step, settings.learning_rate, settings.weight_decay)
+        total += losses * batch.shape[1]
+    shard.losses = total / order.shape[1]
+    shard.epoch += 1
+
+
+def adam_step(shard: Shard, gradient: Tensor, step: int, learning_rate: float, weight_decay: float) -> None:
+    """One step of Adam with PyTorch's defaults (β = 0.9, 0.999, ε = 1e-8) and L2 weight decay, in place.
+
+        m = β₁m + (1-β₁)g,   v = β₂v + (1-β₂)g²,   w = w - η m̂ / (√v̂ + ε)
+
+    Written out in single operations: a fused one may round the last few entries of a tensor differently, and where those
+    fall depends on how many models are in it.
+    """
+    beta1, beta2, epsilon = 0.9, 0.999, 1e-8
+    if weight_decay:
+        gradient = gradient + weight_decay * shard.parameters
+    shard.first_moment.mul_(beta1).add_(gradient * (1 - beta1))
+    shard.second_moment.mul_(beta2).add_(gradient.square_().mul_(1 - beta2))
+    scale = (shard.second_moment / (1 - beta2**step)).sqrt_().add_(epsilon)
+    shard.parameters.sub_((shard.first_moment / scale).mul_(learning_rate / (1 - beta1**step)))
+
+
+def shuffles(model_seeds: Tensor, epoch: int, num_samples: int) -> Tensor:
+    """Each model's order of the samples in one epoch, [M, samples]: sorted by a hash of (model's seed, epoch, sample).
+
+    Integer arithmetic only, so that it is the same on every device, and vectorised over the models.
+
+    Args:
+        model_seeds: [M], int64.
+        epoch: Which pass over the data.
+        num_samples: How many samples there are.
+    """
+    sample = torch.arange(num_samples, device=model_seeds.device)
+    counter = epoch * num_samples + sample
+    keys = _mix(_mix(model_seeds)[:, None] + counter * _signed(0x9E3779B97F4A7C15))
+    return torch.argsort(keys, dim=1, stable=True)
+
+
+def _mix(x: Tensor) -> Tensor:
+    """SplitMix64's finaliser (Steele, Lea & Flood 2014) on int64, whose products wrap as unsigned ones do."""
+    x = (x ^ _shift(x, 30)) * _signed(0xBF58476D1CE4E5B9)
+    x = (x ^ _shift(x, 27)) * _signed(0x94D049BB133111EB)
+    return x ^ _shift(x, 31)
+
+
+def _shift(x: Tensor, bits: int) -> Tensor:
+    """Logical right shift of int64 (the built-in one copies the sign)."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _signed(constant: int) -> int:
+    """A 64-bit constant as the int64 with the same bits."""
+    return constant - (1 << 64) if constant >= 1 << 63 else constant
+
+
+class Checkpoints:
+    """A folder of shards: each written whole, each checked against the experiment it belongs to."""
+
+    def __init__(self, folder: Path, network: StackedNetwork, settings: TrainingSettings) -> None:
+        """Open the folder, or start it; refuse one that belongs to another experiment."""
+        self._folder = Path(folder)
+        self._shape = network.num_parameters
+        own: dict[str, Any] = {
+            "format": 1,
+            "network": network.name,
+            "num_samples": network.num_samples,
+            **asdict(settings),
+        }
+        path = self._folder / "training.json"
+        if path.exists():
+            found = load_json(path)
+            differing = [name for name in own if not isinstance(found, dict) or found.get(name) != own[name]]
+            if differing:
+                what = ", ".join(
+                    f"{name} is {found.get(name)!r} there and {own[name]!r} here" if isinstance(found, dict) else name
+                    for name in differing
+                )
+                raise BadFileError(
+                    f"{self._folder}: holds checkpoints of another experiment ({what}); choose another folder or delete it."
+                )
+        else:
+            save_json(path, own)
+
+    def _path(self, models: range) -> Path:
+        return self._folder / f"models-{models.start:05d}-{models.stop - 1:05d}.safetensors"
+
+    def save(self, shard: Shard) -> None:
+        """Write a shard as it stands."""
+        save_tensors(self._path(shard.models), shard.tensors())
+
+    def load(self, models: range, device: torch.device) -> Shard | None:
+        """The shard as it was last written; None if it never was."""
+        path = self._path(models)
+        if not path.exists():
+            return None
+        tensors = load_tensors(path)
+        wanted = {name: (len(models), self._shape) for name in ("parameters", "first_moment", "second_moment")}
+        for name, shape in {**wanted, "losses": (len(models),), "epoch": ()}.items():
+            if tuple(pick(tensors, name, path).shape) != shape:
+                raise BadFileError(f"{path}: {name} has shape {list(tensors[name].shape)}, expected {list(shape)}.")
+        return Shard(models, tensors, int(tensors["epoch"]), device)
