@@ -26,7 +26,7 @@ def test_an_unknown_name_is_an_attribute_error_that_lists_the_known():
 
 
 def test_import_alone_loads_nothing_heavy():
-    code = "import sys, cautious; print([m for m in ('torch', 'scipy', 'matplotlib', 'gymnasium') if m in sys.modules])"
+    code = "import sys, cautious; print([m for m in ('torch', 'scipy', 'matplotlib', 'tyro') if m in sys.modules])"
     assert run_python(code).strip() == "[]"
 
 

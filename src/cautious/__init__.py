@@ -7,6 +7,7 @@ Names are loaded when first used, so `import cautious` itself is quick.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ _HOMES = {
     "solve_bandit": "cautious.solvers.bandit",
     "solve_mdp": "cautious.solvers.mdp",
     "optimal_policy": "cautious.solvers.optimal",
+    "driving_world": "cautious.worlds.driving",
+    "DrivingWorld": "cautious.worlds.driving",
     "solve_exact": "cautious.solvers.exact",
     "CautiousError": "cautious.errors",
     "InvalidInputError": "cautious.errors",
@@ -35,7 +38,11 @@ if TYPE_CHECKING:
     from cautious.solvers.mdp import solve_mdp
     from cautious.solvers.optimal import optimal_policy
     from cautious.solvers.solution import Certificate, Solution
+    from cautious.worlds.driving import DrivingWorld, driving_world
     from cautious.worlds.mdp import TabularMDP
+
+with contextlib.suppress(ModuleNotFoundError):  # the core works without Gymnasium
+    import cautious.worlds.envs
 
 
 def __getattr__(name: str) -> Any:

@@ -175,7 +175,7 @@ class DrivingNetwork:
 
     def to(self, device: torch.device) -> DrivingNetwork:
         """The same on `device`."""
-        return DrivingNetwork(self._world, device)
+        return self if self._targets.device.type == device.type else DrivingNetwork(self._world, device)
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
         """PyTorch's default: every weight and bias uniform within ±1/√(inputs of its layer)."""

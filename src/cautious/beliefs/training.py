@@ -7,8 +7,10 @@ whichever shard, after whichever interruption.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +20,7 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.files import load_json, load_tensors, pick, save_json, save_tensors
+from cautious.beliefs.memory import keep_freed_memory
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.seeding import seed_of, stream
 from cautious.types import parse_count
@@ -25,8 +28,8 @@ from cautious.types import parse_count
 CHECKPOINT_SECONDS = 20.0
 """How much work an interruption may cost at most, about."""
 
-SHARD_SIZE = {"cpu": 16, "cuda": 512}
-"""Models trained together by default: on the CPU as many as its caches hold, on a GPU as many as keep it busy."""
+SHARD_SIZE = {"cpu": 16, "cuda": 2048}
+"""Models trained together by default: on the CPU as many as a core's cache holds, on a GPU as many as keep it busy."""
 
 
 @dataclass(frozen=True)
@@ -104,22 +107,64 @@ def train(
         progress: Told after each epoch.
     """
     place = torch.device(device)
+    if place.type == "cpu":
+        keep_freed_memory()
     size = SHARD_SIZE[place.type] if shard_size is None else parse_count(shard_size, "shard_size")
     shards = [range(first, min(first + size, settings.num_models)) for first in range(0, settings.num_models, size)]
     checkpoints = None if checkpoint_dir is None else Checkpoints(checkpoint_dir, network, settings)
-    own = network.to(place)
-    done = []
-    for number, models in enumerate(shards):
+    board = _Board(len(shards), settings.num_epochs, progress)
 
-        def report(epochs: int, before: int = number) -> None:
-            if progress is not None:
-                progress(before * settings.num_epochs + epochs, len(shards) * settings.num_epochs)
+    def work(number: int) -> Shard:
+        own = network.to(place)
+        return _train_shard(
+            own, settings, shards[number], place, checkpoints, lambda epochs: board.tell(number, epochs)
+        )
 
-        done.append(_train_shard(own, settings, models, place, checkpoints, report))
+    side_by_side = place.type == "cpu"
+    done = _on_every_core(work, len(shards), board) if side_by_side else [work(number) for number in range(len(shards))]
     return TrainedModels(
-        torch.cat([shard.parameters.detach().cpu() for shard in done]),
-        torch.cat([shard.losses.cpu() for shard in done]),
+        torch.cat([shard.parameters.cpu() for shard in done]), torch.cat([shard.losses.cpu() for shard in done])
     )
+
+
+class _Board:
+    """Where shards write how far they are, and read whether to go on."""
+
+    def __init__(self, num_shards: int, num_epochs: int, progress: Progress | None) -> None:
+        self._epochs = [0] * num_shards
+        self._total = num_shards * num_epochs
+        self._progress = progress
+        self._lock = threading.Lock()
+        self.stopped = False
+
+    def tell(self, shard: int, epochs: int) -> None:
+        if self.stopped:
+            raise KeyboardInterrupt
+        with self._lock:
+            self._epochs[shard] = epochs
+            if self._progress is not None:
+                self._progress(sum(self._epochs), self._total)
+
+
+def _on_every_core(work: Callable[[int], Shard], num_shards: int, board: _Board) -> list[Shard]:
+    """Shards side by side, one core each: they never wait for each other, as the threads of one operation would."""
+    num_threads = torch.get_num_threads()
+
+    def alone(number: int) -> Shard:
+        torch.set_num_threads(1)
+        return work(number)
+
+    try:
+        with ThreadPoolExecutor(max_workers=num_threads) as pool:
+            futures = [pool.submit(alone, number) for number in range(num_shards)]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                board.stopped = True  # the others stop after their epoch; their last checkpoints stay
+                pool.shutdown(cancel_futures=True)
+                raise
+    finally:
+        torch.set_num_threads(num_threads)
 
 
 class Shard:

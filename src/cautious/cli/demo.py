@@ -1,4 +1,4 @@
-"""`cautious demo`: the caution dial on a built-in example, in seconds."""
+"""`cautious demo`: from familiar experience to cautious driving, in a minute or two."""
 
 from __future__ import annotations
 
@@ -8,63 +8,72 @@ from pathlib import Path
 
 @dataclass
 class Demo:
-    """Turn the caution dial on a built-in example and see what changes.
+    """Train a belief about driving from scratch, turn the caution dial, and see what changes.
 
-    A courier can take a slow road that every reward model knows, or shortcuts that look better on average but about
-    which the models disagree. Nobody says which way is careful; the table shows what each level chooses, and proves how
-    far each policy is from the best possible one.
+    Reward models are trained where obstacles lie in the ditches only; then obstacles appear on the road. Nobody says what
+    is dangerous. The table shows how each level drives, and proves how far each policy is from the best possible one.
     """
 
-    n: int = 10
-    """Models sampled an iteration; levels run from n-of-n (ordinary) to 1-of-n (most cautious)."""
-    models: int = 200
-    """Reward models in the belief."""
-    iterations: int = 1000
-    """Iterations of k-of-N regret minimisation."""
     seed: int = 0
     """Starts every random draw."""
     out: Path = Path("demo")
-    """Folder for the figure and the numbers."""
+    """Folder of the run and its report; a second call with the same folder goes on from there."""
+    courier: bool = False
+    """Instead, solve a tiny built-in example (seconds, no training): a courier and three ways to the customer."""
 
     def run(self) -> None:
-        """Solve all levels in one call, print the table, draw the figure."""
-        from rich.table import Table
+        """Run the demo."""
+        if self.courier:
+            self._show_courier()
+        else:
+            self._show_driving()
 
+    def _show_driving(self) -> None:
+        from cautious.cli.console import console, progress_bars
+        from cautious.cli.tables import dial_table
+        from cautious.experiments.driving import experiment_at, run_driving, stage_name
+        from cautious.report.html import write_report
+
+        experiment = experiment_at("demo", self.seed)
+        console.print(
+            f"Training {experiment.training.num_models} reward models where obstacles lie in the ditches only, then solving "
+            "for policies where obstacles appear on the road."
+        )
+        with progress_bars() as progress:
+            store = run_driving(experiment, self.out, progress=progress)
+            progress("drawing the report", 0, 1)
+            path = write_report(store)
+            progress("drawing the report", 1, 1)
+        numbers = store.numbers(stage_name(experiment.default_probability))
+        spread = numbers["belief_spread"]
+        console.print(dial_table(numbers))
+        console.print(
+            f"The models differ by {spread['familiar']:.2f} on familiar steps and by {spread['novel']:.2f} on novel ones "
+            "(standard deviation of the reward): that is all the caution is made of."
+        )
+        console.print(f"report: {path}   watch both drive: cautious watch driving --belief {self.out}")
+
+    def _show_courier(self) -> None:
         from cautious.beliefs.files import save_json
         from cautious.cli.console import console, progress_bar
+        from cautious.cli.tables import courier_table
         from cautious.experiments.courier import WAYS, courier
         from cautious.ops.risk import KofN
         from cautious.report.figures import plot_dial, save_figure
         from cautious.solvers.mdp import solve_mdp
 
-        example = courier(self.models, seed=self.seed)
-        levels = [KofN(k, self.n) for k in range(self.n, 0, -1)]
+        example = courier(seed=self.seed)
+        levels = [KofN(k, 10) for k in range(10, 0, -1)]
         with progress_bar("solving") as progress:
             solution = solve_mdp(
-                example.mdp,
-                example.rewards,
-                levels,
-                num_iterations=self.iterations,
-                sampling="exact",
-                seed=self.seed,
-                progress=progress,
+                example.mdp, example.rewards, levels, num_iterations=1000, sampling="exact", progress=progress
             )
         certificate = solution.certificate(solution.best_policy)
-        shares = {way: solution.best_policy[:, 0, index].tolist() for index, way in enumerate(WAYS)}
-        table = Table(
-            title="the caution dial: which way the courier takes", caption="value and bound are normalised returns"
-        )
-        for heading in ("level", *WAYS, "value", "bound for every policy", "gap"):
-            table.add_column(heading, justify="right")
         names = [str(level) for level in levels]
-        for row, name in enumerate(names):
-            numbers = [f"{float(part[row]):.4f}" for part in (certificate.lower, certificate.upper, certificate.gap)]
-            table.add_row(name, *(f"{100 * share[row]:.1f} %" for share in shares.values()), *numbers)
-        console.print(table)
+        shares = {way: solution.best_policy[:, 0, index].tolist() for index, way in enumerate(WAYS)}
+        console.print(courier_table(names, shares, certificate))
         lower, upper = certificate.lower.tolist(), certificate.upper.tolist()
-        save_figure(plot_dial(names, shares, lower, upper), self.out / "dial.png")
-        save_json(
-            self.out / "dial.json",
-            {"levels": names, "shares": shares, "lower": lower, "upper": upper, "solution": solution.record},
-        )
-        console.print(f"figure: {self.out / 'dial.png'}   numbers: {self.out / 'dial.json'}")
+        save_figure(plot_dial(names, shares, lower, upper), self.out / "courier.png")
+        record = {"levels": names, "shares": shares, "lower": lower, "upper": upper, "solution": solution.record}
+        save_json(self.out / "courier.json", record)
+        console.print(f"figure: {self.out / 'courier.png'}   numbers: {self.out / 'courier.json'}")

@@ -9,14 +9,23 @@ import tyro
 
 from cautious.cli.console import run_verb
 from cautious.cli.demo import Demo
+from cautious.cli.report import Report
+from cautious.cli.reproduce import Reproduce
 from cautious.cli.solve import Solve
+from cautious.cli.watch import Watch
 
 DESCRIPTION = """Learning to be cautious: act as usual where things are familiar, carefully where they are not.
 
 An ensemble of reward models is a belief about what pays. A k-of-n policy is robust to the k worst of every n models:
 small k/n is cautious, k = n is ordinary. Start with 'cautious demo', then 'cautious solve --help' for your own arrays."""
 
-Verb = Annotated[Demo, tyro.conf.subcommand("demo")] | Annotated[Solve, tyro.conf.subcommand("solve")]
+Verb = (
+    Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Solve, tyro.conf.subcommand("solve")]
+    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[Watch, tyro.conf.subcommand("watch")]
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

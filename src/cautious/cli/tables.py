@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from rich.columns import Columns
+from rich.panel import Panel
+from rich.style import Style
 from rich.table import Table
+from rich.text import Text
 
+from cautious.experiments.drives import Drive
+from cautious.report.animation import caption, terminal_lines
+from cautious.report.html import dial_rows
+from cautious.report.ledger import Verdict
 from cautious.solvers.solution import Certificate
 
 
@@ -19,4 +28,54 @@ def certificate_table(levels: Sequence[str], certificates: Mapping[str, Certific
             parts = (certificate.lower, certificate.upper, certificate.gap)
             own = [part.reshape(len(levels), -1)[number].mean() for part in parts]
             table.add_row(level, name, *(f"{float(part):.6f}" for part in own))
+    return table
+
+
+def dial_table(numbers: dict[str, Any]) -> Table:
+    """The caution dial of a driving run: safety and certificate, a row a level."""
+    title = f"the caution dial: driving where obstacles were never on the road before (p = {numbers['probability']:g})"
+    table = Table(title=title, caption="safety: means over runs; value, bound and gap: best policy of the exact run")
+    for heading in ("level", "speed", "collisions", "collision speed", "value", "bound for all", "gap"):
+        table.add_column(heading, justify="right")
+    for row in dial_rows(numbers):
+        table.add_row(*row)
+    return table
+
+
+def ledger_table(verdicts: Sequence[Verdict]) -> Table:
+    """The claims ledger."""
+    table = Table(title="what the paper claims, and what this run shows", show_lines=True)
+    for heading in ("claim", "the paper", "verdict", "numbers"):
+        table.add_column(heading)
+    colours = {True: "green", False: "red", None: "dim"}
+    for verdict in verdicts:
+        table.add_row(verdict.claim, verdict.says, Text(verdict.word, style=colours[verdict.shown]), verdict.numbers)
+    return table
+
+
+def drive_columns(drives: Sequence[Drive], step: int) -> Columns:
+    """All drives at one moment, side by side."""
+    panels = []
+    for drive in drives:
+        text = Text()
+        for line in terminal_lines(drive, step):
+            for signs, colour in line:
+                text.append(signs * 2, Style(bgcolor=f"rgb({colour[0]},{colour[1]},{colour[2]})", bold=True))
+            text.append("\n")
+        frame = drive.frames[step]
+        text.append(f"{frame.action:<11}{caption(frame)}")
+        panels.append(Panel(text, title=drive.title, width=44))
+    return Columns(panels)
+
+
+def courier_table(levels: Sequence[str], shares: Mapping[str, Sequence[float]], certificate: Certificate) -> Table:
+    """The caution dial of the courier: which way each level takes, with its certificate."""
+    table = Table(
+        title="the caution dial: which way the courier takes", caption="value and bound are normalised returns"
+    )
+    for heading in ("level", *shares, "value", "bound for all", "gap"):
+        table.add_column(heading, justify="right")
+    for row, level in enumerate(levels):
+        numbers = [f"{float(part[row]):.4f}" for part in (certificate.lower, certificate.upper, certificate.gap)]
+        table.add_row(level, *(f"{100 * share[row]:.1f} %" for share in shares.values()), *numbers)
     return table

@@ -9,6 +9,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -16,6 +17,13 @@ from cautious.beliefs.files import write_whole
 
 COLOURS = ("#0072b2", "#e69f00", "#d55e00", "#009e73", "#cc79a7", "#56b4e9")
 """Okabe & Ito's palette, told apart by colour-blind readers too."""
+
+
+def grid(num_rows: int, num_columns: int, width: float = 3.6, height: float = 3.2) -> tuple[Figure, np.ndarray]:
+    """A figure with a grid of panels, [rows, columns], always two-dimensional."""
+    return plt.subplots(
+        num_rows, num_columns, figsize=(width * num_columns, height * num_rows), layout="constrained", squeeze=False
+    )
 
 
 def plot_shares(axes: Axes, levels: Sequence[str], shares: Mapping[str, Sequence[float]]) -> None:

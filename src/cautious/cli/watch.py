@@ -1,0 +1,67 @@
+"""`cautious watch`: two policies driving side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclass
+class Watch:
+    """Watch a cautious and an ordinary policy drive the same novel road, side by side in the terminal.
+
+    Example: cautious watch driving --level 1-of-20 --against 20-of-20 --gif drive.gif
+    """
+
+    task: Annotated[Literal["driving"], tyro.conf.Positional]
+    """Which world."""
+    level: str = "1-of-20"
+    """The policy on the left."""
+    against: str = "20-of-20"
+    """The policy on the right."""
+    probability: float = 0.5
+    """How likely obstacles appear."""
+    steps: int = 60
+    """How long to drive."""
+    seed: int = 0
+    """The same seed meets both cars with the same luck."""
+    fps: float = 4.0
+    """Frames a second."""
+    belief: Path | None = None
+    """A run whose reward models to use; the demo's or the small run's if not given, trained first if there is none."""
+    gif: Path | None = None
+    """Write the animation to this file instead of showing it."""
+
+    def run(self) -> None:
+        """Solve both levels on the belief at hand, then drive."""
+        import time
+
+        from rich.live import Live
+
+        from cautious.cli.console import console, progress_bars
+        from cautious.cli.tables import drive_columns
+        from cautious.errors import InvalidInputError
+        from cautious.experiments.drives import drive_both, trained_belief
+        from cautious.ops.risk import KofN
+        from cautious.report.animation import save_gif
+
+        if self.steps < 1 or not self.fps > 0:
+            raise InvalidInputError(f"steps={self.steps} and fps={self.fps} must be positive.")
+        levels = [KofN.parse(self.level), KofN.parse(self.against)]
+        with progress_bars() as progress:
+            ensemble = trained_belief(self.belief, progress)
+            drives = drive_both(ensemble, levels, self.probability, self.steps, self.seed, progress)
+        if self.gif is not None:
+            save_gif(drives, self.gif, self.fps)
+            console.print(f"wrote {self.gif}")
+        else:
+            with Live(console=console, auto_refresh=False) as live:
+                for step in range(self.steps + 1):
+                    live.update(drive_columns(drives, step), refresh=True)
+                    time.sleep(1 / self.fps if console.is_terminal else 0)
+        for drive in drives:
+            last = drive.frames[-1]
+            console.print(f"{drive.title}: {last.distance} rows driven, {last.collisions} obstacles hit")

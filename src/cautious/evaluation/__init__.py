@@ -1,0 +1,1 @@
+"""How cautious was it: behaviour and safety of policies, measured exactly."""

@@ -1,0 +1,93 @@
+"""Sampled drives to look at: the same luck for two policies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from cautious.beliefs.driving import DrivingEnsemble
+from cautious.errors import MissingFileError
+from cautious.experiments.driving import Progress, belief, experiment_at
+from cautious.experiments.store import Store
+from cautious.ops.risk import KofN
+from cautious.seeding import stream
+from cautious.solvers.mdp import solve_mdp
+from cautious.worlds.driving import START, DrivingState, DrivingWorld, driving_world, outcome
+
+KNOWN_RUNS = (Path("demo"), Path("runs/driving-small"), Path("runs/driving-paper"))
+
+
+class Frame(NamedTuple):
+    """One moment of a drive."""
+
+    state: DrivingState
+    action: str
+    """What is done next."""
+    distance: int
+    """Rows driven so far."""
+    collisions: int
+    """Obstacles hit so far."""
+
+
+class Drive(NamedTuple):
+    """A drive and whose it is."""
+
+    title: str
+    frames: list[Frame]
+
+
+def trained_belief(folder: Path | None, progress: Progress | None) -> DrivingEnsemble:
+    """The reward models of a run; without one, of the demo or a small run nearby, or else trained for the occasion."""
+    if folder is not None:
+        if not (folder / "belief").is_dir():
+            raise MissingFileError(f"{folder}: holds no trained belief; pass the folder of a finished driving run.")
+        return DrivingEnsemble.load(folder / "belief")
+    for known in KNOWN_RUNS:
+        if (known / "belief" / "ensemble.json").exists():
+            return DrivingEnsemble.load(known / "belief")
+    experiment = experiment_at("demo")
+    store = Store.create(KNOWN_RUNS[0], "driving", experiment.as_settings())
+    return belief(experiment, store, experiment.default_probability, progress=progress)
+
+
+def drive_both(
+    ensemble: DrivingEnsemble,
+    levels: list[KofN],
+    probability: float,
+    num_steps: int,
+    seed: int,
+    progress: Progress | None = None,
+) -> list[Drive]:
+    """Solve the levels on the novel world and drive each policy from the start, with common random numbers."""
+    world = driving_world(novel=True, appearance_probability=probability)
+    tell = None if progress is None else lambda done, total: progress("solving", done, total)
+    solution = solve_mdp(world.mdp, ensemble.rewards(world), levels, sampling="exact", progress=tell)
+    return [
+        Drive(str(level), sample_drive(world, policy, num_steps, stream(seed, "drive")))
+        for level, policy in zip(levels, solution.policy, strict=True)
+    ]
+
+
+def sample_drive(world: DrivingWorld, policy: torch.Tensor, num_steps: int, rng: np.random.Generator) -> list[Frame]:
+    """One drive of `num_steps` from the start, [num_steps + 1] frames; two random numbers a step, whatever happens."""
+    state, distance, collisions, frames = world.index(START), 0, 0, []
+    rows = world.mdp.dynamics.matrix
+    for _ in range(num_steps + 1):
+        action_luck, world_luck = rng.random(2)
+        action = _pick(policy[state].numpy(), action_luck)
+        frames.append(Frame(world.states[state], world.actions[action], distance, collisions))
+        row = state * len(world.actions) + action
+        entries = slice(rows.indptr[row], rows.indptr[row + 1])
+        following = int(rows.indices[entries][_pick(rows.data[entries], world_luck)])
+        happened = outcome(world.states[state], world.states[following])
+        distance, collisions = distance + happened.distance, collisions + happened.collisions
+        state = following
+    return frames
+
+
+def _pick(probabilities: np.ndarray, luck: float) -> int:
+    """The index at which the cumulated probabilities pass `luck`."""
+    return min(int(np.searchsorted(probabilities.cumsum(), luck, side="right")), len(probabilities) - 1)

@@ -1,0 +1,238 @@
+"""The driving experiment: familiar experience -> belief -> k-of-N policies -> safety in the novel world."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cautious.beliefs.driving import DrivingEnsemble, familiar_network
+from cautious.beliefs.training import TrainingSettings, train
+from cautious.errors import InvalidInputError
+from cautious.evaluation.driving import safety_statistics
+from cautious.experiments.store import Store
+from cautious.ops.risk import KofN
+from cautious.solvers.mdp import solve_mdp
+from cautious.solvers.optimal import optimal_policy
+from cautious.solvers.solution import Solution
+from cautious.worlds.driving import DrivingWorld, driving_world
+
+Progress = Callable[[str, int, int], None]
+"""Called with (what is being done, steps done, steps in all)."""
+
+
+@dataclass(frozen=True)
+class DrivingExperiment:
+    """Everything that decides the outcome."""
+
+    training: TrainingSettings
+    certain_epochs: int
+    """Epochs of the separate belief for p = 1, whose training set is smaller (218 pairs: one batch an epoch)."""
+    ks: tuple[int, ...] = (1, 2, 4, 5, 10, 20)  # section 4, Driving Gridworld
+    n: int = 20
+    num_iterations: int = 100  # T; appendix B.2
+    num_runs: int = 5  # "five random repetitions", appendix B.2
+    probabilities: tuple[float, ...] = (0.1, 0.2, 0.5, 0.8, 1.0)  # the paper gives none (deviation D5)
+    default_probability: float = 0.5
+    num_optim: int = 100
+    """Single networks whose own optimal policies make up the baseline."""
+
+    @property
+    def levels(self) -> list[KofN]:
+        """The levels, most cautious first."""
+        return [KofN(k, self.n) for k in self.ks]
+
+    def as_settings(self) -> dict[str, Any]:
+        """Plain values, for a manifest."""
+        found = asdict(self)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+
+
+SCALES = {
+    "smoke": DrivingExperiment(
+        TrainingSettings(num_models=24, num_epochs=30, batch_size=800, learning_rate=1e-3, weight_decay=1e-5),
+        certain_epochs=30,
+        ks=(1, 5, 20),
+        num_iterations=8,
+        num_runs=2,
+        probabilities=(0.5, 1.0),
+        num_optim=8,
+    ),
+    "demo": DrivingExperiment(
+        TrainingSettings(num_models=32, num_epochs=1000, batch_size=800, learning_rate=1e-3, weight_decay=1e-5),
+        certain_epochs=3000,
+        num_runs=3,
+        probabilities=(0.5,),
+        num_optim=32,
+    ),
+    "small": DrivingExperiment(
+        TrainingSettings(num_models=64, num_epochs=2500, batch_size=800, learning_rate=1e-3, weight_decay=1e-5),
+        certain_epochs=6000,
+        num_optim=64,
+    ),
+    "paper": DrivingExperiment(  # appendix B.2: 51,200 epochs, batch 800, Adam 1e-4, weight decay 1e-5, 2,000 models
+        TrainingSettings(num_models=2000, num_epochs=51_200, batch_size=800, learning_rate=1e-4, weight_decay=1e-5),
+        certain_epochs=51_200,
+    ),
+}
+"""smoke: seconds, no result; demo: a minute or two; small: minutes on two cores, bears the claims out; paper: the paper.
+
+The learning rate of the small scales is ten times the paper's, so that a twentieth of its epochs reaches its fit."""
+
+
+def experiment_at(scale: str, seed: int = 0) -> DrivingExperiment:
+    """The experiment at a named scale."""
+    if scale not in SCALES:
+        raise InvalidInputError(f"scale={scale!r} is not known; choose one of {', '.join(map(repr, SCALES))}.")
+    preset = SCALES[scale]
+    return replace(preset, training=replace(preset.training, seed=seed))
+
+
+def run_driving(
+    experiment: DrivingExperiment,
+    folder: Path | str,
+    *,
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
+) -> Store:
+    """Run the experiment, or finish it where an earlier call left off.
+
+    Args:
+        experiment: What to run.
+        folder: Where the run lives.
+        device: Where to train; solving is quickest on the CPU.
+        progress: Told how each stage goes.
+    """
+    store = Store.create(folder, "driving", experiment.as_settings())
+    for probability in experiment.probabilities:
+        stage = stage_name(probability)
+        if not store.has(stage):
+            ensemble = belief(experiment, store, probability, device, progress)
+            numbers, arrays = _solve_stage(experiment, ensemble, probability, progress)
+            store.save(stage, numbers, arrays)
+    return store
+
+
+def stage_name(probability: float) -> str:
+    """The stage that holds the results for one appearance probability."""
+    return f"novel-p{probability:g}"
+
+
+def belief(
+    experiment: DrivingExperiment,
+    store: Store,
+    probability: float,
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
+) -> DrivingEnsemble:
+    """The trained ensemble for one p: loaded if it is there, trained (or trained on) if not. All p < 1 share one."""
+    certain = probability == 1
+    name = "belief-certain" if certain else "belief"
+    if store.has(name):
+        return DrivingEnsemble.load(store.folder / name)
+    settings = replace(experiment.training, num_epochs=experiment.certain_epochs) if certain else experiment.training
+    network = familiar_network(probability)
+    started = time.perf_counter()
+    trained = train(
+        network,
+        settings,
+        device=device,
+        checkpoint_dir=store.folder / f"{name}-checkpoints",
+        progress=_titled(progress, "training, p = 1" if certain else "training"),
+    )
+    seconds = time.perf_counter() - started
+    ensemble = DrivingEnsemble(trained.parameters, trained.losses, asdict(settings))
+    ensemble.save(store.folder / name)
+    losses = trained.losses.double()
+    numbers = {"seconds": seconds, "num_pairs": network.num_samples, "device": str(device)}
+    store.save(name, numbers | {"loss_median": float(losses.median()), "loss_largest": float(losses.max())})
+    return ensemble
+
+
+def _titled(progress: Progress | None, title: str) -> Callable[[int, int], None] | None:
+    return None if progress is None else lambda done, total: progress(title, done, total)
+
+
+def _solve_stage(
+    experiment: DrivingExperiment, ensemble: DrivingEnsemble, probability: float, progress: Progress | None
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Policies, statistics and certificates for one p."""
+    world = driving_world(novel=True, appearance_probability=probability)
+    rewards = ensemble.rewards(world)
+    spread = _belief_spread(ensemble, world)
+    title = f"solving, p = {probability:g}"
+    started = time.perf_counter()
+    options: dict[str, Any] = {"num_iterations": experiment.num_iterations, "seed": experiment.training.seed}
+    queue = solve_mdp(
+        world.mdp,
+        rewards,
+        experiment.levels,
+        num_runs=experiment.num_runs,
+        progress=_titled(progress, f"{title}, queue"),
+        **options,
+    )
+    seconds = time.perf_counter() - started
+    exact = solve_mdp(
+        world.mdp,
+        rewards,
+        experiment.levels,
+        sampling="exact",
+        progress=_titled(progress, f"{title}, exact"),
+        **options,
+    )
+    optim = optimal_policy(world.mdp, rewards[: experiment.num_optim]).policy
+    mean = optimal_policy(world.mdp, rewards.mean(dim=0)).policy
+    policies = {"queue": queue.policy, "exact": exact.policy, "optim": optim, "mean": mean}
+    numbers = {
+        "probability": probability,
+        "levels": [str(level) for level in experiment.levels],
+        "statistics": {name: _as_lists(safety_statistics(world, policy)) for name, policy in policies.items()},
+        "certificates": {"queue": _certificates(queue), "exact": _certificates(exact)},
+        "reward_bound": float(rewards.abs().max()),
+        "discount": world.mdp.discount,
+        "num_actions": world.mdp.num_actions,
+        "reshuffles": queue.record["reshuffles"],
+        "belief_spread": spread,
+        "solve_seconds": {"queue": seconds, "members": len(experiment.levels) * experiment.num_runs},
+    }
+    arrays = {f"{name}_policy": policy for name, policy in policies.items() if name != "optim"}
+    for name, solution in (("queue", queue), ("exact", exact)):
+        arrays |= {
+            f"{name}_{part}": getattr(solution.trace, part) for part in ("sampled_value", "exact_value", "regret")
+        }
+    return numbers, arrays
+
+
+def _certificates(solution: Solution) -> dict[str, dict[str, Any]]:
+    """Bounds for the last, the average and the best policy."""
+    policies = {"last": solution.policy, "average": solution.average_policy, "best": solution.best_policy}
+    found = {name: solution.certificate(policy) for name, policy in policies.items()}
+    return {
+        name: {part: getattr(certificate, part).tolist() for part in ("lower", "upper", "gap")}
+        for name, certificate in found.items()
+    }
+
+
+def _belief_spread(ensemble: DrivingEnsemble, world: DrivingWorld) -> dict[str, float]:
+    """Mean standard deviation between the models on pairs that are familiar, and on those that are not."""
+    familiar = driving_world(novel=False, appearance_probability=world.appearance_probability)
+    known = {(familiar.states[s], familiar.states[t]) for s, t in familiar.pairs.tolist()}
+    seen = torch.tensor([(world.states[s], world.states[t]) in known for s, t in world.every_pair.tolist()])
+    deviation = ensemble.pair_rewards(world).double().std(dim=0)
+    return {"familiar": float(deviation[seen].mean()), "novel": float(deviation[~seen].mean())}
+
+
+def _as_lists(statistics: dict[str, Tensor]) -> dict[str, Any]:
+    """Tensors as nested lists, NaN (nothing to measure) as None."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list):
+            return [plain(part) for part in value]
+        return None if value != value else value
+
+    return {name: plain(value.tolist()) for name, value in statistics.items()}
