@@ -116,7 +116,7 @@ def test_one_of_many_stacked_models_is_the_model_trained_alone(network):
             (plain(*(part[batch] for part in data)) - rewards[batch]).square().mean().backward()
             optimiser.step()
     ours = forward(stacked.parameters, network._inputs).predictions[network._inputs.place, model]
-    assert float((ours - plain(*data)).abs().max()) < 1e-3
+    assert (ours - plain(*data)).abs().max().item() < 1e-3
 
 
 @pytest.mark.parametrize(("num_models", "shard_size"), [(5, 1), (5, 2), (5, 5), (7, 3), (18, 18)])

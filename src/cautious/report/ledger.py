@@ -40,7 +40,7 @@ def driving_ledger(store: Store) -> list[Verdict]:
     numbers, arrays = store.numbers(stage), store.arrays(stage)
     return [
         *(_falls(claim, says, numbers, name) for claim, says, name in FALLING),
-        _full_speed(numbers),
+        *_full_speed(numbers),
         _levels_off(arrays["queue_sampled_value"]),
         _regret_under_bound(numbers, arrays["queue_regret"]),
         _gap_under_bound(numbers, arrays["queue_exact_value"]),
@@ -67,15 +67,27 @@ def _falls(claim: str, says: str, numbers: dict[str, Any], name: str) -> Verdict
     return Verdict(claim, says, correlation >= 0.9 and apart > 0, text)
 
 
-def _full_speed(numbers: dict[str, Any]) -> Verdict:
-    last = numbers["statistics"]["queue"]["speed"][-1]
-    optim = numbers["statistics"]["optim"]["speed"]
-    slowest, mean = min(last), sum(optim) / len(optim)
+def _full_speed(numbers: dict[str, Any]) -> list[Verdict]:
+    """Both readings of the baseline that the paper leaves undefined for driving (deviation D7)."""
+    ordinary = numbers["levels"][-1]
+    slowest = min(numbers["statistics"]["queue"]["speed"][-1])
     of_mean = numbers["statistics"]["mean"]["speed"]
-    text = f"{numbers['levels'][-1]} {slowest:.3f} at least; single networks' optima {mean:.3f} on average"
-    text += f" (median {sorted(optim)[len(optim) // 2]:.3f}); optimum of the mean reward {of_mean:.3f}"
-    says = f"{numbers['levels'][-1]} and optim drive at full speed (at least {FULL_SPEED} of 2.9404)"
-    return Verdict("DR4", says, min(slowest, mean) >= FULL_SPEED, text)
+    single = sorted(numbers["statistics"]["optim"]["speed"])
+    average, fast = sum(single) / len(single), sum(speed >= FULL_SPEED for speed in single)
+    return [
+        Verdict(
+            "DR4",
+            f"{ordinary} and optim drive at full speed (at least {FULL_SPEED} of 2.9404); optim of the mean reward",
+            min(slowest, of_mean) >= FULL_SPEED,
+            f"{ordinary} {slowest:.3f} at least; optimum of the mean reward {of_mean:.3f}",
+        ),
+        Verdict(
+            "DR4, each network",
+            "the same, optim being each single network's own optimum, averaged",
+            average >= FULL_SPEED,
+            f"{average:.3f} on average, median {single[len(single) // 2]:.3f}, {fast} of {len(single)} at full speed",
+        ),
+    ]
 
 
 def _levels_off(sampled_value: torch.Tensor) -> Verdict:
