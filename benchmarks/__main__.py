@@ -8,7 +8,7 @@ import subprocess
 
 import torch
 
-from benchmarks import solving
+from benchmarks import solving, training
 
 
 def main() -> None:
@@ -20,7 +20,14 @@ def main() -> None:
         f"{datetime.date.today()}  commit {commit or 'unknown'}  {platform.machine()}, {torch.get_num_threads()} threads, "
         f"Python {platform.python_version()}, torch {torch.__version__}"
     )
-    for bench in (solving.bench_mdp, solving.bench_single_state, solving.bench_batch, solving.bench_growth):
+    for bench in (
+        training.bench_training,
+        solving.bench_driving,
+        solving.bench_mdp,
+        solving.bench_single_state,
+        solving.bench_batch,
+        solving.bench_growth,
+    ):
         print()
         print("\n".join(bench()), flush=True)
 

@@ -63,8 +63,8 @@ def drive_columns(drives: Sequence[Drive], step: int) -> Columns:
                 text.append(signs * 2, Style(bgcolor=f"rgb({colour[0]},{colour[1]},{colour[2]})", bold=True))
             text.append("\n")
         frame = drive.frames[step]
-        text.append(f"{frame.action:<11}{caption(frame)}")
-        panels.append(Panel(text, title=drive.title, width=44))
+        text.append(f"{frame.action}\n{caption(frame)}")
+        panels.append(Panel(text, title=drive.title, width=38))  # two fit a terminal of 80 columns
     return Columns(panels)
 
 

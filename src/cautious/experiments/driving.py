@@ -64,7 +64,7 @@ SCALES = {
         num_optim=8,
     ),
     "demo": DrivingExperiment(
-        TrainingSettings(num_models=32, num_epochs=1000, batch_size=800, learning_rate=1e-3, weight_decay=1e-5),
+        TrainingSettings(num_models=32, num_epochs=1500, batch_size=800, learning_rate=1e-3, weight_decay=1e-5),
         certain_epochs=3000,
         num_runs=3,
         probabilities=(0.5,),
