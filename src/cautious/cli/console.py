@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -26,7 +27,13 @@ error_console = Console(stderr=True)
 
 @contextmanager
 def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar with an estimate for each title; yields a function to be told (title, done, total)."""
+    """A bar with an estimate for each title; yields a function to be told (title, done, total).
+
+    Where the output is not a terminal, a plain line now and then instead.
+    """
+    if not error_console.is_terminal:
+        yield _plain_progress()
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -44,6 +51,27 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
             progress.update(tasks[title], completed=done)
 
         yield tell
+
+
+def _plain_progress() -> Callable[[str, int, int], None]:
+    """A line for the first and the last word on each title, and every `PLAIN_SECONDS` between."""
+    started: dict[str, float] = {}
+    said: dict[str, float] = {}
+
+    def tell(title: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        begun = started.setdefault(title, now)
+        if done < total and now - said.get(title, -PLAIN_SECONDS) < PLAIN_SECONDS:
+            return
+        said[title] = now
+        left = f", about {(now - begun) / done * (total - done):.0f} s left" if 0 < done < total and now > begun else ""
+        print(f"{title}: {100 * done // max(total, 1)} %{left}", file=sys.stderr, flush=True)
+
+    return tell
+
+
+PLAIN_SECONDS = 15.0
+"""How often a log hears of progress."""
 
 
 @contextmanager

@@ -48,24 +48,25 @@ class BatchMatrix:
             self._matrix = matrix.new_zeros(padded)
             self._matrix[: self.shape[0], : self.shape[1]] = matrix
 
-    def dot(self, vectors: Tensor) -> Tensor:
-        """Row by row inner products: [B, n] -> [B, m]."""
-        return self._multiply(vectors, self._matrix.T)[:, : self.shape[0]]
+    def dot(self, vectors: Tensor, width: int = BLOCK) -> Tensor:
+        """Row by row inner products: [B, n] -> [B, m]; bits depend on `width`, the members a product takes at a time."""
+        return self._multiply(vectors, self._matrix.T, width)[:, : self.shape[0]]
 
     def combine(self, weights: Tensor) -> Tensor:
         """Weighted sums of rows: [B, m] -> [B, n]."""
-        return self._multiply(weights, self._matrix)[:, : self.shape[1]]
+        return self._multiply(weights, self._matrix, BLOCK)[:, : self.shape[1]]
 
-    def _multiply(self, left: Tensor, right: Tensor) -> Tensor:
+    @staticmethod
+    def _multiply(left: Tensor, right: Tensor, width: int) -> Tensor:
         left = left.to(right.dtype)
         if right.is_cuda:
             return left @ right
-        num_blocks = -(-left.shape[0] // BLOCK)
-        filled = left.new_zeros(num_blocks * BLOCK, right.shape[0])
+        num_blocks = -(-left.shape[0] // width)
+        filled = left.new_zeros(num_blocks * width, right.shape[0])
         filled[: left.shape[0], : left.shape[1]] = left
         if num_blocks == 1:
             return (filled @ right)[: left.shape[0]]
-        return torch.cat([block @ right for block in filled.split(BLOCK)])[: left.shape[0]]
+        return torch.cat([block @ right for block in filled.split(width)])[: left.shape[0]]
 
 
 class DenseLU:

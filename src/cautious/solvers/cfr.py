@@ -103,11 +103,16 @@ def minimise_regret(
             history = History(zeros.clone(), zeros.clone(), zeros.clone(), state.policy, lowest, [], [], [])
         _note(history, state.policy, response)
         state, regret = step(state, response, update)
+        for policy, value in opponent.settle(last=t + 1 == num_iterations):
+            history.exact_value.append(_over_states(value))
+            history.keep_better(policy, value)
         history.signed_regret += regret
         history.regret.append(history.signed_regret.amax(dim=(1, 2)))
         if progress is not None:
             progress(t + 1, num_iterations)
     assert history is not None
+    if not history.exact_value:
+        history.exact_value = [torch.full_like(value, torch.nan) for value in history.sampled_value]
     return state, history
 
 
@@ -116,11 +121,6 @@ def _note(history: History, policy: Tensor, response: Response) -> None:
     history.policy_sum += response.occupancy.unsqueeze(-1) * policy
     history.plain_sum += policy
     history.sampled_value.append(_over_states(response.sampled_value))
-    if response.exact_value is None:
-        history.exact_value.append(torch.full_like(history.sampled_value[-1], torch.nan))
-    else:
-        history.exact_value.append(_over_states(response.exact_value))
-        history.keep_better(policy, response.exact_value)
 
 
 def _over_states(value: Tensor) -> Tensor:

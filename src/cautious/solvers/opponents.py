@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from cautious.ops.linear import BatchMatrix
-from cautious.ops.risk import KofN, ranked_weights, worst_k_mean, worst_k_of
+from cautious.ops.risk import ranked_weights, worst_k_mean, worst_k_of
 from cautious.solvers.batch import Batch, WindowedSum
 from cautious.solvers.games import Game
 from cautious.solvers.rewards import Rewards, model_blocks
@@ -23,6 +23,9 @@ from cautious.types import Sampling
 
 CHUNK_BYTES = 2**22
 """Working set of one vectorised piece of the single-state regime: enough to amortise calls, little enough for cache."""
+
+BACKLOG_ENTRIES = 2**20
+"""Occupancies that wait to be ranked hold at most about this many entries a member."""
 
 STREAM_CHUNK_BYTES = 2**29
 """The same where every piece asks a stream again, so that few large pieces are cheaper than many small ones."""
@@ -37,8 +40,13 @@ class Response(NamedTuple):
     """[B, S]."""
     sampled_value: Tensor
     """Mean return under the k worst of the sampled models."""
-    exact_value: Tensor | None
-    """Exact k-of-N value over all M models, where it was computed."""
+
+
+class Ranked(NamedTuple):
+    """A policy of an earlier iteration, and its exact k-of-N value over all M models."""
+
+    policy: Tensor
+    value: Tensor
 
 
 class JointOpponent:
@@ -69,34 +77,58 @@ class JointOpponent:
         self._rewards = rewards
         self._batch = batch
         self._sampling = sampling
-        self._ranks_all = track_exact or sampling is Sampling.EXACT
+        self._tracks = track_exact
         self._queue = ModelQueue(batch.num_runs, rewards.num_models, seed)
         self._rank_weights = batch.rank_weights(rewards.num_models, rewards.device)
         self._weights = WindowedSum(num_iterations)
+        self._unranked: list[tuple[Tensor, Tensor]] = []
+        self._ranked: list[Ranked] = []
+        # Ranking many iterates at a time is one wide product instead of many narrow ones.
+        self._backlog = max(1, min(32, BACKLOG_ENTRIES // (rewards.num_states * rewards.num_actions)))
 
     def exact_value(self, policy: Tensor) -> Tensor:
         """Exact k-of-N value over all M models, in float64: [B, S, A] -> [B]."""
         occupancy = self._game.evaluate(policy).occupancy.unsqueeze(-1) * policy
-        returns = self._rewards.returns(occupancy, precise=True)
-        return (ranked_weights(returns, self._rank_weights) * returns).sum(dim=-1)
+        return self._rank(self._rewards.returns(occupancy, precise=True), self._rank_weights)[1]
 
     def respond(self, policy: Tensor, t: int) -> Response:
         """Answer iteration `t`'s policies [B, S, A]."""
         evaluation = self._game.evaluate(policy)
         occupancy = evaluation.occupancy.unsqueeze(-1) * policy  # x(s,a), [B, S, A]
-        exact_value = None
-        if not self._ranks_all:
-            worst_k_reward, sampled_value = self._answer_from_draw_alone(occupancy, t)
-        else:
+        if self._sampling is Sampling.EXACT:
             returns = self._rewards.returns(occupancy)  # V_π, [B, M]
-            weights = ranked_weights(returns, self._rank_weights)
-            exact_value = (weights * returns).sum(dim=-1)
+            weights, value = self._rank(returns, self._rank_weights)
             self._weights.add(weights)
-            if self._sampling is Sampling.EXACT:
-                worst_k_reward, sampled_value = self._rewards.mixture(weights), exact_value
-            else:
-                worst_k_reward, sampled_value = self._answer_from_draw(returns, t)
-        return Response(evaluation.action_values(worst_k_reward), evaluation.occupancy, sampled_value, exact_value)
+            self._ranked.append(Ranked(policy, value))
+            worst_k_reward = self._rewards.mixture(weights)
+        else:
+            worst_k_reward, value = self._answer_from_draw(occupancy, t)
+            if self._tracks:
+                self._unranked.append((policy, occupancy))
+        return Response(evaluation.action_values(worst_k_reward), evaluation.occupancy, value)
+
+    def settle(self, last: bool) -> list[Ranked]:
+        """Iterates whose exact values are known by now, in order; all that are left after the last iteration."""
+        if len(self._unranked) >= self._backlog or (last and self._unranked):
+            policies, occupancies = zip(*self._unranked, strict=True)
+            by_member = torch.stack(occupancies, dim=1)  # [B, w, S, A]
+            ranked = [
+                self._rank(self._rewards.returns(own, width=self._backlog), weights)
+                for own, weights in zip(by_member, self._rank_weights, strict=True)
+            ]
+            weights, values = (torch.stack(part, dim=1) for part in zip(*ranked, strict=True))  # [w, B, M], [w, B]
+            for policy, weight, value in zip(policies, weights, values, strict=True):
+                self._weights.add(weight)
+                self._ranked.append(Ranked(policy, value))
+            self._unranked.clear()
+        settled, self._ranked = self._ranked, []
+        return settled
+
+    @staticmethod
+    def _rank(returns: Tensor, rank_weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Exact weights [..., M] of the models for given returns [..., M], and the exact value [...]."""
+        weights = ranked_weights(returns, rank_weights)
+        return weights, (weights * returns).sum(dim=-1)
 
     def average_rewards(self) -> Tensor | None:
         """Averages of the exact mixtures of reward functions, [W, B, S, A]: points of the risk envelope."""
@@ -105,37 +137,35 @@ class JointOpponent:
             return None
         return self._rewards.mixture(weights.flatten(0, 1), precise=True).unflatten(0, weights.shape[:2])
 
-    def _answer_from_draw(self, returns: Tensor, t: int) -> tuple[Tensor, Tensor]:
-        """Worst-k reward [B, S, A] and its value [B], all returns [B, M] being known."""
+    def _answer_from_draw(self, occupancy: Tensor, t: int) -> tuple[Tensor, Tensor]:
+        """Worst-k reward [B, S, A] and its value [B] from the drawn models."""
         mixed, values = [], []
         for level, members in self._batch.groups():
-            drawn = self._queue.draw(level, t).to(returns.device)  # [R, N]
-            sampled = returns[members].gather(1, drawn)
-            worst = worst_k_of(sampled, level.k)  # [R, k]
-            values.append(sampled.gather(1, worst).mean(dim=-1))
-            mixed.append(self._mean_reward(drawn.gather(1, worst), level))
+            drawn = self._queue.draw(level, t).to(occupancy.device)  # [R, N]
+            many = 8 * level.n >= self._rewards.num_models and not self._rewards.streamed
+            answer = self._answer_from_many if many else self._answer_from_few
+            reward, value = answer(occupancy[members], drawn, level.k)
+            mixed.append(reward)
+            values.append(value)
         return torch.cat(mixed), torch.cat(values)
 
-    def _mean_reward(self, models: Tensor, level: KofN) -> Tensor:
-        """(1/k) Σ_j r_(j) of chosen models [R, k] -> [R, S, A]."""
-        if 8 * level.n >= self._rewards.num_models:  # a draw of a good part of all models: one product with all of them
-            weights = torch.zeros(len(models), self._rewards.num_models, dtype=torch.float64, device=models.device)
-            return self._rewards.mixture(weights.scatter_(1, models, 1 / level.k))
-        total = self._rewards.rewards_for(models[:, 0]).double() / level.k
-        for rank in range(1, level.k):  # elementwise, so that a run's bits do not depend on how many run beside it
-            total += self._rewards.rewards_for(models[:, rank]).double() / level.k
-        return total
+    def _answer_from_many(self, occupancy: Tensor, drawn: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Where a draw is a good part of all models: products with all of them, weight 0 on what does not count."""
+        sampled = self._rewards.returns(occupancy).gather(1, drawn)  # [R, N]
+        worst = worst_k_of(sampled, k)  # [R, k]
+        weights = torch.zeros(len(drawn), self._rewards.num_models, dtype=torch.float64, device=drawn.device)
+        weights.scatter_(1, drawn.gather(1, worst), 1 / k)
+        return self._rewards.mixture(weights), sampled.gather(1, worst).mean(dim=-1)
 
-    def _answer_from_draw_alone(self, occupancy: Tensor, t: int) -> tuple[Tensor, Tensor]:
-        """The same, looking at the drawn models only: for a belief too large to rank whole in every iteration."""
+    def _answer_from_few(self, occupancy: Tensor, drawn: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Where it is not: look at the drawn models only."""
         mixed, values = [], []
-        for level, members in self._batch.groups():
-            for own_occupancy, indices in zip(occupancy[members], self._queue.draw(level, t), strict=True):
-                block = self._rewards.rewards_for(indices).double().flatten(1)  # [N, S*A]
-                returns = BatchMatrix(block).dot(own_occupancy.flatten().unsqueeze(0))[0]
-                worst = worst_k_of(returns, level.k)
-                mixed.append(block[worst].mean(dim=0).view_as(own_occupancy))
-                values.append(returns[worst].mean())
+        for own, indices in zip(occupancy, drawn, strict=True):
+            block = self._rewards.rewards_for(indices).double().flatten(1)  # [N, S*A]
+            returns = BatchMatrix(block).dot(own.flatten().unsqueeze(0))[0]
+            worst = worst_k_of(returns, k)
+            mixed.append(block[worst].mean(dim=0).view_as(own))
+            values.append(returns[worst].mean())
         return torch.stack(mixed), torch.stack(values)
 
 
@@ -153,6 +183,7 @@ class SeparateOpponent:
         self._queue = ModelQueue(batch.num_runs, rewards.num_models, seed)
         self._rank_weights = batch.rank_weights(rewards.num_models, rewards.device)
         self._mixtures = WindowedSum(num_iterations)
+        self._ranked: list[Ranked] = []
 
     def exact_value(self, policy: Tensor) -> Tensor:
         """Exact k-of-N value of each state over all M models, in float64: [B, S, A] -> [B, S]."""
@@ -160,14 +191,18 @@ class SeparateOpponent:
 
     def respond(self, policy: Tensor, t: int) -> Response:
         """Answer iteration `t`'s policies [B, S, A], each state on its own."""
-        exact_value = None
         if self._ranks_all:
-            worst_k_reward, exact_value = self._answer_from_all(policy)
+            worst_k_reward, value = self._answer_from_all(policy)
             self._mixtures.add(worst_k_reward)
-            sampled_value = exact_value
+            self._ranked.append(Ranked(policy, value))
         if self._sampling is Sampling.QUEUE:
-            worst_k_reward, sampled_value = self._answer_from_draw(policy, t)
-        return Response(worst_k_reward, torch.ones_like(sampled_value), sampled_value, exact_value)
+            worst_k_reward, value = self._answer_from_draw(policy, t)
+        return Response(worst_k_reward, torch.ones_like(value), value)
+
+    def settle(self, last: bool) -> list[Ranked]:
+        """Iterates whose exact values are known by now, in order."""
+        settled, self._ranked = self._ranked, []
+        return settled
 
     def average_rewards(self) -> Tensor | None:
         """Averages of the exact mixtures of reward functions in each state, [W, B, S, A]."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
-from cautious.ops.linear import BatchMatrix
+from cautious.ops.linear import BLOCK, BatchMatrix
 from cautious.types import ArrayLike, as_device, as_float_tensor, check_finite, check_shape, parse_count
 
 FLOAT64_BYTES = 2**29
@@ -49,16 +49,17 @@ class DenseRewards:
         """Rewards [N, s, A] of the models at `indices` [N], in the states of a slice."""
         return self._rewards[:, states].index_select(0, indices.to(self.device)).to(self._dtype)
 
-    def returns(self, occupancy: Tensor, precise: bool = False) -> Tensor:
+    def returns(self, occupancy: Tensor, precise: bool = False, width: int = BLOCK) -> Tensor:
         """Return under each model, Σ_sa x(s,a) r_m(s,a): [B, S, A] -> [B, M].
 
         Args:
             occupancy: x(s,a), [B, S, A].
             precise: Accumulate in float64 even where the rewards are held in float32.
+            width: Members a product takes at a time (`ops.linear.BatchMatrix.dot`).
         """
         if precise and self._dtype != torch.float64:
             return _streamed_returns(self, occupancy)
-        return self._matrix.dot(occupancy.flatten(1)).double()
+        return self._matrix.dot(occupancy.flatten(1), width).double()
 
     def mixture(self, weights: Tensor, precise: bool = False) -> Tensor:
         """Reward function mixed from all models, Σ_m w_m r_m(s,a): [B, M] -> [B, S, A]."""
@@ -103,7 +104,7 @@ class StreamedRewards:
         check_finite(block, f"rewards of models {indices.tolist()[:5]}...")
         return block.double()
 
-    def returns(self, occupancy: Tensor, precise: bool = True) -> Tensor:
+    def returns(self, occupancy: Tensor, precise: bool = True, width: int = BLOCK) -> Tensor:
         """Return under each model: [B, S, A] -> [B, M]; one pass over the source."""
         return _streamed_returns(self, occupancy)
 
