@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+
+from cautious.cli import console
+from cautious.errors import InvalidInputError
+
+
+def test_a_log_hears_of_progress_now_and_then(capsys, monkeypatch):
+    clock = iter([0.0, 5.0, 16.0, 20.0])
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
+    with console.progress_bars() as tell:
+        for done in (0, 25, 50, 100):
+            tell("training", done, 100)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["training: 0 %", "training: 50 %, about 16 s left", "training: 100 %"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(InvalidInputError("k=0 is too small"), 2), (OSError("disk full"), 1), (KeyboardInterrupt(), 130)],
+)
+def test_failures_end_in_one_line_and_a_status(capsys, error, status):
+    def run():
+        raise error
+
+    with pytest.raises(SystemExit) as stop:
+        console.run_verb(run)
+    assert stop.value.code == status
+    assert "Traceback" not in capsys.readouterr().err
