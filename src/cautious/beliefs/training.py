@@ -11,18 +11,15 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.files import load_json, load_tensors, pick, save_json, save_tensors
 from cautious.beliefs.memory import keep_freed_memory
-from cautious.errors import BadFileError, InvalidInputError
-from cautious.seeding import seed_of, stream
+from cautious.beliefs.shards import Checkpoints, Shard, StackedNetwork, TrainingSettings
+from cautious.beliefs.shuffling import shuffles
+from cautious.seeding import seed_of
 from cautious.types import parse_count
 
 CHECKPOINT_SECONDS = 20.0
@@ -30,48 +27,6 @@ CHECKPOINT_SECONDS = 20.0
 
 SHARD_SIZE = {"cpu": 16, "cuda": 2048}
 """Models trained together by default: on the CPU as many as a core's cache holds, on a GPU as many as keep it busy."""
-
-
-@dataclass(frozen=True)
-class TrainingSettings:
-    """What decides the trained weights, together with the network and its data."""
-
-    num_models: int
-    num_epochs: int
-    batch_size: int
-    learning_rate: float
-    weight_decay: float = 0.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Check every number."""
-        for name in ("num_models", "num_epochs", "batch_size"):
-            parse_count(getattr(self, name), name)
-        if not (np.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise InvalidInputError(f"learning_rate={self.learning_rate} must be a positive number.")
-        if not (np.isfinite(self.weight_decay) and self.weight_decay >= 0):
-            raise InvalidInputError(f"weight_decay={self.weight_decay} must be zero or a positive number.")
-        seed_of(self.seed)
-
-
-class StackedNetwork(Protocol):
-    """A network and its training data, for any number of models at once."""
-
-    name: str
-    num_samples: int
-    num_parameters: int
-
-    def init(self, rng: np.random.Generator) -> np.ndarray:
-        """First weights of one model, [P]."""
-        ...
-
-    def to(self, device: torch.device) -> StackedNetwork:
-        """The same network with its data on `device`."""
-        ...
-
-    def loss_and_gradient(self, parameters: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss of each model on its own batch of samples, and its gradient: [M, P], [M, B] -> [M], [M, P]."""
-        ...
 
 
 Progress = Callable[[int, int], None]
@@ -167,33 +122,6 @@ def _on_every_core(work: Callable[[int], Shard], num_shards: int, board: _Board)
         torch.set_num_threads(num_threads)
 
 
-class Shard:
-    """Some models in the middle of training."""
-
-    def __init__(self, models: range, tensors: dict[str, Tensor], epoch: int, device: torch.device) -> None:
-        """Take weights, Adam's two averages and losses; `epoch` is how many are done."""
-        self.models = models
-        self.epoch = epoch
-        self.parameters = tensors["parameters"].to(device)
-        self.first_moment = tensors["first_moment"].to(device)
-        self.second_moment = tensors["second_moment"].to(device)
-        self.losses = tensors["losses"].to(device)
-
-    @classmethod
-    def fresh(cls, network: StackedNetwork, settings: TrainingSettings, models: range, device: torch.device) -> Shard:
-        """First weights, each model's from its own stream."""
-        weights = np.stack([network.init(stream(settings.seed, "init", model)) for model in models])
-        parameters = torch.from_numpy(weights.astype(np.float32))
-        zeros, losses = torch.zeros_like(parameters), torch.full((len(models),), torch.nan)
-        tensors = {"parameters": parameters, "first_moment": zeros, "second_moment": zeros.clone(), "losses": losses}
-        return cls(models, tensors, 0, device)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Everything that a checkpoint keeps."""
-        names = ("parameters", "first_moment", "second_moment", "losses")
-        return {name: getattr(self, name) for name in names} | {"epoch": torch.tensor(self.epoch)}
-
-
 def _train_shard(
     network: StackedNetwork,
     settings: TrainingSettings,
@@ -245,84 +173,3 @@ def adam_step(shard: Shard, gradient: Tensor, step: int, learning_rate: float, w
     shard.second_moment.mul_(beta2).add_(gradient.square_().mul_(1 - beta2))
     scale = (shard.second_moment / (1 - beta2**step)).sqrt_().add_(epsilon)
     shard.parameters.sub_((shard.first_moment / scale).mul_(learning_rate / (1 - beta1**step)))
-
-
-def shuffles(model_seeds: Tensor, epoch: int, num_samples: int) -> Tensor:
-    """Each model's order of the samples in one epoch, [M, samples]: sorted by a hash of (model's seed, epoch, sample).
-
-    Integer arithmetic only, so that it is the same on every device, and vectorised over the models.
-
-    Args:
-        model_seeds: [M], int64.
-        epoch: Which pass over the data.
-        num_samples: How many samples there are.
-    """
-    sample = torch.arange(num_samples, device=model_seeds.device)
-    counter = epoch * num_samples + sample
-    keys = _mix(_mix(model_seeds)[:, None] + counter * _signed(0x9E3779B97F4A7C15))
-    return torch.argsort(keys, dim=1, stable=True)
-
-
-def _mix(x: Tensor) -> Tensor:
-    """SplitMix64's finaliser (Steele, Lea & Flood 2014) on int64, whose products wrap as unsigned ones do."""
-    x = (x ^ _shift(x, 30)) * _signed(0xBF58476D1CE4E5B9)
-    x = (x ^ _shift(x, 27)) * _signed(0x94D049BB133111EB)
-    return x ^ _shift(x, 31)
-
-
-def _shift(x: Tensor, bits: int) -> Tensor:
-    """Logical right shift of int64 (the built-in one copies the sign)."""
-    return (x >> bits) & ((1 << (64 - bits)) - 1)
-
-
-def _signed(constant: int) -> int:
-    """A 64-bit constant as the int64 with the same bits."""
-    return constant - (1 << 64) if constant >= 1 << 63 else constant
-
-
-class Checkpoints:
-    """A folder of shards: each written whole, each checked against the experiment it belongs to."""
-
-    def __init__(self, folder: Path, network: StackedNetwork, settings: TrainingSettings) -> None:
-        """Open the folder, or start it; refuse one that belongs to another experiment."""
-        self._folder = Path(folder)
-        self._shape = network.num_parameters
-        own: dict[str, Any] = {
-            "format": 1,
-            "network": network.name,
-            "num_samples": network.num_samples,
-            **asdict(settings),
-        }
-        path = self._folder / "training.json"
-        if path.exists():
-            found = load_json(path)
-            differing = [name for name in own if not isinstance(found, dict) or found.get(name) != own[name]]
-            if differing:
-                what = ", ".join(
-                    f"{name} is {found.get(name)!r} there and {own[name]!r} here" if isinstance(found, dict) else name
-                    for name in differing
-                )
-                raise BadFileError(
-                    f"{self._folder}: holds checkpoints of another experiment ({what}); choose another folder or delete it."
-                )
-        else:
-            save_json(path, own)
-
-    def _path(self, models: range) -> Path:
-        return self._folder / f"models-{models.start:05d}-{models.stop - 1:05d}.safetensors"
-
-    def save(self, shard: Shard) -> None:
-        """Write a shard as it stands."""
-        save_tensors(self._path(shard.models), shard.tensors())
-
-    def load(self, models: range, device: torch.device) -> Shard | None:
-        """The shard as it was last written; None if it never was."""
-        path = self._path(models)
-        if not path.exists():
-            return None
-        tensors = load_tensors(path)
-        wanted = {name: (len(models), self._shape) for name in ("parameters", "first_moment", "second_moment")}
-        for name, shape in {**wanted, "losses": (len(models),), "epoch": ()}.items():
-            if tuple(pick(tensors, name, path).shape) != shape:
-                raise BadFileError(f"{path}: {name} has shape {list(tensors[name].shape)}, expected {list(shape)}.")
-        return Shard(models, tensors, int(tensors["epoch"]), device)

@@ -1,0 +1,113 @@
+"""The adversary of the single-state regime: every state is a problem of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from cautious.ops.risk import ranked_weights, worst_k_mean
+from cautious.solvers.batch import Batch, WindowedSum
+from cautious.solvers.opponents import Ranked, Response
+from cautious.solvers.rewards import Rewards, model_blocks
+from cautious.solvers.sampling import ModelQueue
+from cautious.types import Sampling
+
+CHUNK_BYTES = 2**22
+"""Working set of one vectorised piece of the single-state regime: enough to amortise calls, little enough for cache."""
+
+STREAM_CHUNK_BYTES = 2**29
+"""The same where every piece asks a stream again, so that few large pieces are cheaper than many small ones."""
+
+
+class SeparateOpponent:
+    """Ranks the models in each state by that state's value alone."""
+
+    def __init__(
+        self, rewards: Rewards, batch: Batch, sampling: Sampling, seed: int, num_iterations: int, track_exact: bool
+    ) -> None:
+        """As `JointOpponent`; each state is a game of its own, so there is none to pass."""
+        self._rewards = rewards
+        self._batch = batch
+        self._sampling = sampling
+        self._ranks_all = track_exact or sampling is Sampling.EXACT
+        self._queue = ModelQueue(batch.num_runs, rewards.num_models, seed)
+        self._rank_weights = batch.rank_weights(rewards.num_models, rewards.device)
+        self._mixtures = WindowedSum(num_iterations)
+        self._ranked: list[Ranked] = []
+
+    def exact_value(self, policy: Tensor) -> Tensor:
+        """Exact k-of-N value of each state over all M models, in float64: [B, S, A] -> [B, S]."""
+        return self._answer_from_all(policy)[1]
+
+    def respond(self, policy: Tensor, t: int) -> Response:
+        """Answer iteration `t`'s policies [B, S, A], each state on its own."""
+        if self._ranks_all:
+            worst_k_reward, value = self._answer_from_all(policy)
+            self._mixtures.add(worst_k_reward)
+            self._ranked.append(Ranked(policy, value))
+        if self._sampling is Sampling.QUEUE:
+            worst_k_reward, value = self._answer_from_draw(policy, t)
+        return Response(worst_k_reward, torch.ones_like(value), value)
+
+    def settle(self, last: bool) -> list[Ranked]:
+        """Iterates whose exact values are known by now, in order."""
+        settled, self._ranked = self._ranked, []
+        return settled
+
+    def average_rewards(self) -> Tensor | None:
+        """Averages of the exact mixtures of reward functions in each state, [W, B, S, A]."""
+        return self._mixtures.averages()
+
+    def _answer_from_all(self, policy: Tensor, only: slice = slice(None)) -> tuple[Tensor, Tensor]:
+        """Exact mixture [b, S, A] and value [b, S] from all M models, for the members of a slice.
+
+        Two passes over blocks of models, as many states at a time as the working set holds: one for the returns that are
+        ranked, one for the mixture.
+        """
+        own, rank_weights = policy[only], self._rank_weights[only]
+        mixed, values = torch.zeros_like(own), torch.empty_like(own[..., 0])
+        for states in self._chunks(2 * 8 * self._rewards.num_models * (own.shape[2] + len(own))):
+            part = own[:, states]
+            returns = [_state_returns(block, part) for _, block in model_blocks(self._rewards, states)]
+            ranked = torch.cat(returns, dim=1).transpose(1, 2).contiguous()  # [b, s, M]
+            weights = ranked_weights(ranked, rank_weights.unsqueeze(1))
+            values[:, states] = (weights * ranked).sum(dim=-1)
+            for which, block in model_blocks(self._rewards, states):
+                for member, weight in enumerate(weights[..., which].unbind()):
+                    mixed[member, states] += torch.bmm(weight.unsqueeze(1).contiguous(), block.transpose(0, 1)).squeeze(
+                        1
+                    )
+        return mixed, values
+
+    def _answer_from_draw(self, policy: Tensor, t: int) -> tuple[Tensor, Tensor]:
+        """Worst-k reward [B, S, A] and its value [B, S] from the drawn models."""
+        mixed, values = torch.empty_like(policy), torch.empty_like(policy[..., 0])
+        for level, members in self._batch.groups():
+            if level.n == self._rewards.num_models:  # whoever draws everything draws exactly
+                mixed[members], values[members] = self._answer_from_all(policy, members)
+                continue
+            drawn = self._queue.draw(level, t)  # [R, N]
+            for states in self._chunks(8 * drawn.numel() * policy.shape[2]):
+                sampled_rewards = self._rewards.rewards_for(drawn.flatten(), states).unflatten(
+                    0, drawn.shape
+                )  # [R, N, s, A]
+                returns = (sampled_rewards * policy[members, None, states].to(sampled_rewards.dtype)).sum(dim=-1)
+                answer = worst_k_mean(sampled_rewards, returns, level.k)
+                mixed[members, states], values[members, states] = answer
+        return mixed, values
+
+    def _chunks(self, bytes_a_state: int) -> Iterator[slice]:
+        """Slices that cover all states, each within the working set."""
+        budget = STREAM_CHUNK_BYTES if self._rewards.streamed else CHUNK_BYTES
+        if self._rewards.device.type != "cpu":
+            budget = STREAM_CHUNK_BYTES
+        size = max(1, budget // bytes_a_state)
+        for first in range(0, self._rewards.num_states, size):
+            yield slice(first, min(first + size, self._rewards.num_states))
+
+
+def _state_returns(block: Tensor, policy: Tensor) -> Tensor:
+    """Each model's value in each state: rewards [m, s, A], policies [b, s, A] -> [b, m, s]."""
+    return torch.stack([(block * own).sum(dim=-1) for own in policy])
