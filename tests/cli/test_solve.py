@@ -120,6 +120,7 @@ BAD = [
     (lambda f: None, ["--level", "30-of-20"], "k=30 exceeds n=20"),
     (lambda f: None, ["--level", "1-of-200"], "exceeds the 30 models"),
     (lambda f: None, ["--iterations", "0"], "num_iterations=0"),
+    (lambda f: None, ["--regime", "single-state"], "goes without --mdp"),
 ]
 
 

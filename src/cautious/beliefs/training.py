@@ -134,15 +134,20 @@ def _train_shard(
     shard = shard or Shard.fresh(network, settings, models, device)
     seeds = torch.tensor([seed_of(settings.seed, "shuffle", model) for model in models], device=device)
     last_written = time.monotonic()
+    report(shard.epoch)
     while shard.epoch < settings.num_epochs:
         _train_epoch(network, settings, shard, shuffles(seeds, shard.epoch, network.num_samples))
-        report(shard.epoch)
+        try:
+            report(shard.epoch)
+        except BaseException:  # told to stop between two epochs: nothing is half done, so keep all of it
+            if checkpoints is not None:
+                checkpoints.save(shard)
+            raise
         if checkpoints is not None and time.monotonic() - last_written > CHECKPOINT_SECONDS:
             checkpoints.save(shard)
             last_written = time.monotonic()
     if checkpoints is not None:
         checkpoints.save(shard)
-    report(shard.epoch)
     return shard
 
 

@@ -15,7 +15,7 @@ class Reproduce:
     """Run one of the paper's experiments and judge its claims.
 
     Interrupted anywhere, the same command goes on where it was. At scale "paper" the exit status is 1 if a claim is not
-    borne out; smaller scales print the same ledger and judge nothing.
+    borne out; smaller scales print the same ledger but never fail, and at "smoke" it means nothing.
 
     Example: cautious reproduce driving --scale small
     """

@@ -43,9 +43,14 @@ class Solve:
         from cautious.beliefs.files import load_array, save_json, save_tensors
         from cautious.cli.console import console, progress_bar
         from cautious.cli.tables import certificate_table
+        from cautious.errors import InvalidInputError
         from cautious.solvers.bandit import solve_bandit
         from cautious.solvers.mdp import solve_mdp
 
+        if self.mdp is not None and self.regime != "all-states":
+            raise InvalidInputError(
+                f"regime={self.regime!r} goes without --mdp: in an MDP the states belong together. Leave one of the two out."
+            )
         rewards = load_array(self.rewards, "rewards")
         levels = self.level[0] if len(self.level) == 1 else self.level
         options: dict[str, Any] = {

@@ -50,6 +50,8 @@ class Watch:
 
         if self.steps < 1 or not self.fps > 0:
             raise InvalidInputError(f"steps={self.steps} and fps={self.fps} must be positive.")
+        if self.gif is not None and self.gif.suffix.lower() != ".gif":
+            raise InvalidInputError(f"gif={self.gif} must end in .gif, since that is what is written.")
         levels = [KofN.parse(self.level), KofN.parse(self.against)]
         with progress_bars() as progress:
             ensemble = trained_belief(self.belief, progress)
@@ -62,6 +64,7 @@ class Watch:
                 for step in range(self.steps + 1):
                     live.update(drive_columns(drives, step), refresh=True)
                     time.sleep(1 / self.fps if console.is_terminal else 0)
+            console.print()
         for drive in drives:
             last = drive.frames[-1]
             console.print(f"{drive.title}: {last.distance} rows driven, {last.collisions} obstacles hit")

@@ -141,8 +141,8 @@ FIGURES: dict[str, tuple[str, Callable[[Store], Figure]]] = {
     ),
     "difference": ("Bright cells are states in which caution changes what is done.", difference_figure),
     "convergence": (
-        "Top: value under the sampled k worst models, a line a run. Bottom: exact value of each iterate, and the bound that "
-        "no policy passes (dashed); the gap between them is certified.",
+        "Queue sampling. Top: value under the sampled k worst models, a line a run. Bottom: exact value of each iterate, and "
+        "the bound that no policy passes (dashed); the gap between them is certified.",
         convergence_figure,
     ),
     "sweep": ("The paper does not say how likely obstacles appear; this is what each choice of p shows.", sweep_figure),

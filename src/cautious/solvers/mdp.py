@@ -54,7 +54,8 @@ def solve_mdp(
         `Solution`; for one level and no `num_runs` its policies are plain [S, A].
     """
     if not isinstance(mdp, TabularMDP):
-        raise InvalidInputError(f"mdp is a {type(mdp).__name__}; pass a cautious.TabularMDP.")
+        hint = " (its .mdp is one)" if hasattr(mdp, "mdp") else ""
+        raise InvalidInputError(f"mdp is a {type(mdp).__name__}; pass a cautious.TabularMDP{hint}.")
     table = as_rewards(rewards, device)
     if (table.num_states, table.num_actions) != (mdp.num_states, mdp.num_actions):
         raise InvalidInputError(

@@ -49,7 +49,7 @@ class Trace:
     """Largest cumulative regret over states and actions so far: what C^T of Theorem 1 bounds."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Solution:
     """Policies of one or several levels and runs.
 
@@ -76,6 +76,11 @@ class Solution:
     """Exact k-of-N value of policies [B, S, A]."""
     _upper_bound: Callable[[int | None], Tensor] = field(repr=False)
     """Bound on every policy's value; the argument is how many exact iterations may be spent where none were tracked."""
+
+    def __repr__(self) -> str:
+        """Level and shape; the arrays are long."""
+        levels = [str(level) for level in self.level] if isinstance(self.level, tuple) else str(self.level)
+        return f"Solution(level={levels}, policy={list(self.policy.shape)}, record={self.record})"
 
     @cached_property
     def best_policy(self) -> Tensor:

@@ -136,7 +136,7 @@ def pair_features(state: DrivingState, following: DrivingState) -> dict[str, flo
 FEATURES = tuple(pair_features(START, START))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DrivingWorld:
     """The exact MDP with everything that is known about it.
 
@@ -164,6 +164,11 @@ class DrivingWorld:
     """All (state, next state) pairs, from states that cannot be reached too (p = 1), [Q, 2]."""
     pair_matrix: scipy.sparse.csr_array
     """P(s'|s,a) by pair, [S*A, Q]: turns values of `every_pair` into expectations."""
+
+    def __repr__(self) -> str:
+        """Which world; its tables are long."""
+        kind = "novel" if self.novel else "familiar"
+        return f"DrivingWorld({kind}, appearance_probability={self.appearance_probability:g}, {self.mdp})"
 
     def index(self, state: tuple[int, int, Obstacle, Obstacle]) -> int:
         """Where a state stands among the MDP's states."""
