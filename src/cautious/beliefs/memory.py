@@ -12,7 +12,7 @@ def keep_freed_memory(num_bytes: int = 2**30) -> None:
     """Let glibc keep freed blocks of up to `num_bytes` for the next allocation instead of giving them back.
 
     A training step allocates and frees the same few megabytes over and over; handing the pages back and faulting them in
-    again took half of the time of a step. Elsewhere than on glibc nothing happens.
+    again can cost as much as the arithmetic. Elsewhere than on glibc nothing happens.
     """
     if sys.platform != "linux":
         return

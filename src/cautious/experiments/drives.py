@@ -15,7 +15,7 @@ from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
 from cautious.seeding import stream
 from cautious.solvers.mdp import solve_mdp
-from cautious.worlds.driving import START, DrivingState, DrivingWorld, driving_world, outcome
+from cautious.worlds.driving import START, DrivingState, DrivingWorld, driving_world, outcome, pick
 
 KNOWN_RUNS = (Path("demo"), Path("runs/driving-small"), Path("runs/driving-paper"))
 
@@ -74,20 +74,12 @@ def drive_both(
 def sample_drive(world: DrivingWorld, policy: torch.Tensor, num_steps: int, rng: np.random.Generator) -> list[Frame]:
     """One drive of `num_steps` from the start, [num_steps + 1] frames; two random numbers a step, whatever happens."""
     state, distance, collisions, frames = world.index(START), 0, 0, []
-    rows = world.mdp.dynamics.matrix
     for _ in range(num_steps + 1):
         action_luck, world_luck = rng.random(2)
-        action = _pick(policy[state].numpy(), action_luck)
+        action = pick(policy[state].numpy(), action_luck)
         frames.append(Frame(world.states[state], world.actions[action], distance, collisions))
-        row = state * len(world.actions) + action
-        entries = slice(rows.indptr[row], rows.indptr[row + 1])
-        following = int(rows.indices[entries][_pick(rows.data[entries], world_luck)])
+        following = world.sample_next(state, action, world_luck)
         happened = outcome(world.states[state], world.states[following])
         distance, collisions = distance + happened.distance, collisions + happened.collisions
         state = following
     return frames
-
-
-def _pick(probabilities: np.ndarray, luck: float) -> int:
-    """The index at which the cumulated probabilities pass `luck`."""
-    return min(int(np.searchsorted(probabilities.cumsum(), luck, side="right")), len(probabilities) - 1)

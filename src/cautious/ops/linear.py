@@ -19,7 +19,7 @@ BATCHED_LU_SIZE = 128
 """Up to this size LAPACK works on one thread, so a batched call rounds as a single one does; above, one call each."""
 
 FULLEST_SPARSE_LU = 0.2
-"""Share of entries up to which SuperLU is faster than LAPACK on two cores."""
+"""Share of entries up to which sparse factors are used; beyond, they cost about what dense ones do."""
 
 MIXING_TOLERANCE = 4e-15
 """How constant a term of the Neumann series must be, relative to the first; values are then off by about that share."""

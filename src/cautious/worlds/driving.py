@@ -181,11 +181,23 @@ class DrivingWorld:
                 f"columns {_spawn(self.novel)[0]} on the left and {_spawn(self.novel)[1]} on the right."
             ) from None
 
+    def sample_next(self, state: int, action: int, luck: float) -> int:
+        """The next state's index that a uniform random number `luck` in [0, 1) leads to."""
+        rows = self.mdp.dynamics.matrix
+        row = state * len(self.actions) + action
+        entries = slice(rows.indptr[row], rows.indptr[row + 1])
+        return int(rows.indices[entries][pick(rows.data[entries], luck)])
+
     def expected(self, pair_values: Tensor) -> Tensor:
         """Expectation over the next state of values of `every_pair`: [..., Q] -> [..., S, A]."""
         flat = pair_values.reshape(-1, pair_values.shape[-1]).double().cpu().numpy()
         rows = torch.from_numpy(np.ascontiguousarray((self.pair_matrix @ flat.T).T))
         return rows.reshape(*pair_values.shape[:-1], len(self.states), len(self.actions))
+
+
+def pick(probabilities: np.ndarray, luck: float) -> int:
+    """The index at which the cumulated probabilities pass `luck`; the last one if rounding keeps them below it."""
+    return min(int(np.searchsorted(probabilities.cumsum(), luck, side="right")), len(probabilities) - 1)
 
 
 def driving_world(novel: bool = True, appearance_probability: float = 0.5) -> DrivingWorld:

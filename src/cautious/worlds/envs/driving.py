@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium
-import numpy as np
 from gymnasium import spaces
 
 from cautious.errors import InvalidInputError
@@ -78,10 +77,7 @@ class DrivingEnv(gymnasium.Env[Any, Any]):
         if not self.action_space.contains(action):
             names = ", ".join(f"{number} {name}" for number, name in enumerate(ACTIONS))
             raise InvalidInputError(f"action={action!r} is not known; choose one of {names}.")
-        rows = self.world.mdp.dynamics.matrix
-        row = self._state * len(ACTIONS) + int(action)
-        entries = slice(rows.indptr[row], rows.indptr[row + 1])
-        following = int(rows.indices[entries][self._draw(rows.data[entries])])
+        following = self.world.sample_next(self._state, int(action), self.np_random.random())
         happened = pair_features(self.world.states[self._state], self.world.states[following])
         self._state = following
         info = {
@@ -89,9 +85,6 @@ class DrivingEnv(gymnasium.Env[Any, Any]):
             **{name: happened[name] for name in happened if name != "reward"},
         }
         return following, float(happened["reward"]), False, False, info
-
-    def _draw(self, probabilities: np.ndarray) -> int:
-        return int(np.searchsorted(probabilities.cumsum(), self.np_random.random() * probabilities.sum(), side="right"))
 
     def render(self) -> Any:
         """The current state as text ("ansi") or as a picture [H, W, 3] ("rgb_array")."""
