@@ -19,6 +19,7 @@ from cautious.beliefs.driving import (
     forward,
     split_parameters,
 )
+from cautious.beliefs.shards import Batch
 from cautious.beliefs.training import Shard, TrainingSettings, adam_step, shuffles, train
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.seeding import seed_of
@@ -87,7 +88,7 @@ def test_the_gradient_is_autograds(network):
     error = plain(*data) - driving_world(False).pair_rewards.float()
     loss = error[batch].square().mean()
     loss.backward()
-    ours, gradient = network.loss_and_gradient(weights[None], batch[None])
+    ours, gradient = network.loss_and_gradient(weights[None], Batch(batch[None]))
     assert float(ours) == pytest.approx(loss.item(), rel=1e-5)
     convolution, hidden, output = (part[0] for part in split_parameters(gradient))
     expected = plain.of_next.weight.grad.reshape(4, 16).T

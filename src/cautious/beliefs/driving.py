@@ -9,8 +9,9 @@ gathered by pair; a batch is a set of weights on the pairs. That is the same sum
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.files import load_json, load_tensors, pick, save_json, save_tensors
+from cautious.beliefs.shards import Batch, fingerprint_of
 from cautious.errors import BadFileError
 from cautious.worlds.driving import MAX_SPEED, DrivingState, DrivingWorld, driving_world, network_image
 
@@ -164,11 +166,16 @@ class DrivingNetwork:
 
     name = "driving-2x2conv-32"
     num_parameters = NUM_PARAMETERS
+    flips_coins = False
+    shard_size: Mapping[str, int] = MappingProxyType(
+        {"cpu": 16, "cuda": 2048}
+    )  # what a core's cache holds; what keeps a GPU busy
 
     def __init__(self, world: DrivingWorld, device: torch.device | None = None) -> None:
         """Take the training pairs of a familiar world."""
         self._world = world
         self.num_samples = len(world.pairs)
+        self.fingerprint = fingerprint_of(world.pairs, world.pair_rewards)
         self._inputs = PairInputs(world.states, world.pairs, device)
         self._targets = torch.empty(self.num_samples, 1, device=device)
         self._targets[self._inputs.place, 0] = world.pair_rewards.float().to(device)  # pairs by speed
@@ -181,13 +188,14 @@ class DrivingNetwork:
         """PyTorch's default: every weight and bias uniform within ±1/√(inputs of its layer)."""
         return np.concatenate([rng.uniform(-1, 1, size) / np.sqrt(FAN_IN[name]) for name, size in SIZES.items()])
 
-    def loss_and_gradient(self, parameters: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
+    def loss_and_gradient(self, parameters: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Mean squared error of each model on its own batch, and its gradient: [M, P], [M, B] -> [M], [M, P].
 
         A batch is a set of weights on the pairs: 1/B on those that are in it.
         """
+        samples = batch.samples
         weights = torch.zeros(self.num_samples, len(parameters), device=parameters.device)
-        weights.scatter_(0, self._inputs.place[batch].T, 1 / batch.shape[1])  # [P, M]
+        weights.scatter_(0, self._inputs.place[samples].T, 1 / samples.shape[1])  # [P, M]
         seen = forward(parameters, self._inputs)
         errors = seen.predictions - self._targets
         slope = 2 * errors * weights

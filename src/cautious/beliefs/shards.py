@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -38,12 +40,27 @@ class TrainingSettings:
         seed_of(self.seed)
 
 
+class Batch(NamedTuple):
+    """What each of M models sees in one step."""
+
+    samples: Tensor
+    """Which samples, [M, B]."""
+    coins: Tensor | None = None
+    """A fair coin for each of them, [M, B], where the network asks for it (`StackedNetwork.flips_coins`)."""
+
+
 class StackedNetwork(Protocol):
     """A network and its training data, for any number of models at once."""
 
     name: str
     num_samples: int
     num_parameters: int
+    fingerprint: str
+    """Changes with the training data, so that checkpoints of other data are told apart."""
+    flips_coins: bool
+    """Whether each sample comes with a coin, flipped anew in each epoch."""
+    shard_size: Mapping[str, int]
+    """How many models to train together, by kind of device."""
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
         """First weights of one model, [P]."""
@@ -53,9 +70,18 @@ class StackedNetwork(Protocol):
         """The same network with its data on `device`."""
         ...
 
-    def loss_and_gradient(self, parameters: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
+    def loss_and_gradient(self, parameters: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Loss of each model on its own batch of samples, and its gradient: [M, P], [M, B] -> [M], [M, P]."""
         ...
+
+
+def fingerprint_of(*arrays: Tensor) -> str:
+    """A short hash of some arrays' content and shape."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(str((array.dtype, tuple(array.shape))).encode())
+        digest.update(np.ascontiguousarray(array.detach().cpu().numpy()).tobytes())
+    return digest.hexdigest()[:16]
 
 
 class Shard:
@@ -96,6 +122,7 @@ class Checkpoints:
             "format": 1,
             "network": network.name,
             "num_samples": network.num_samples,
+            "data": network.fingerprint,
             **asdict(settings),
         }
         path = self._folder / "training.json"

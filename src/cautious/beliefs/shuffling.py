@@ -16,10 +16,18 @@ def shuffles(model_seeds: Tensor, epoch: int, num_samples: int) -> Tensor:
         epoch: Which pass over the data.
         num_samples: How many samples there are.
     """
-    sample = torch.arange(num_samples, device=model_seeds.device)
-    counter = epoch * num_samples + sample
-    keys = _mix(_mix(model_seeds)[:, None] + counter * _signed(0x9E3779B97F4A7C15))
-    return torch.argsort(keys, dim=1, stable=True)
+    return torch.argsort(_hashes(model_seeds, epoch, num_samples), dim=1, stable=True)
+
+
+def coin_flips(model_seeds: Tensor, epoch: int, num_samples: int) -> Tensor:
+    """Each model's fair coin for each sample in one epoch, [M, samples], 0 or 1; as `shuffles`, with seeds of its own."""
+    return _hashes(model_seeds, epoch, num_samples) & 1
+
+
+def _hashes(model_seeds: Tensor, epoch: int, num_samples: int) -> Tensor:
+    """A random whole number for each (model's seed, epoch, sample), [M, samples]."""
+    counter = epoch * num_samples + torch.arange(num_samples, device=model_seeds.device)
+    return _mix(_mix(model_seeds)[:, None] + counter * _signed(0x9E3779B97F4A7C15))
 
 
 def _mix(x: Tensor) -> Tensor:

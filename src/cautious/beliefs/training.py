@@ -9,25 +9,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from cautious.beliefs.cores import on_every_core
 from cautious.beliefs.memory import keep_freed_memory
-from cautious.beliefs.shards import Checkpoints, Shard, StackedNetwork, TrainingSettings
-from cautious.beliefs.shuffling import shuffles
+from cautious.beliefs.shards import Batch, Checkpoints, Shard, StackedNetwork, TrainingSettings
+from cautious.beliefs.shuffling import coin_flips, shuffles
 from cautious.seeding import seed_of
 from cautious.types import parse_count
 
 CHECKPOINT_SECONDS = 20.0
 """How much work an interruption may cost at most, about."""
-
-SHARD_SIZE = {"cpu": 16, "cuda": 2048}
-"""Models trained together by default: on the CPU as many as a core's cache holds, on a GPU as many as keep it busy."""
-
 
 Progress = Callable[[int, int], None]
 """Called with (epochs done, epochs in all), counted over all shards."""
@@ -64,7 +60,7 @@ def train(
     place = torch.device(device)
     if place.type == "cpu":
         keep_freed_memory()
-    size = SHARD_SIZE[place.type] if shard_size is None else parse_count(shard_size, "shard_size")
+    size = network.shard_size[place.type] if shard_size is None else parse_count(shard_size, "shard_size")
     shards = [range(first, min(first + size, settings.num_models)) for first in range(0, settings.num_models, size)]
     checkpoints = None if checkpoint_dir is None else Checkpoints(checkpoint_dir, network, settings)
     board = _Board(len(shards), settings.num_epochs, progress)
@@ -76,7 +72,11 @@ def train(
         )
 
     side_by_side = place.type == "cpu"
-    done = _on_every_core(work, len(shards), board) if side_by_side else [work(number) for number in range(len(shards))]
+    done = (
+        on_every_core(work, len(shards), board.stop)
+        if side_by_side
+        else [work(number) for number in range(len(shards))]
+    )
     return TrainedModels(
         torch.cat([shard.parameters.cpu() for shard in done]), torch.cat([shard.losses.cpu() for shard in done])
     )
@@ -90,36 +90,19 @@ class _Board:
         self._total = num_shards * num_epochs
         self._progress = progress
         self._lock = threading.Lock()
-        self.stopped = False
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Shards stop after their epoch; their last checkpoints stay."""
+        self._stopped = True
 
     def tell(self, shard: int, epochs: int) -> None:
-        if self.stopped:
+        if self._stopped:
             raise KeyboardInterrupt
         with self._lock:
             self._epochs[shard] = epochs
             if self._progress is not None:
                 self._progress(sum(self._epochs), self._total)
-
-
-def _on_every_core(work: Callable[[int], Shard], num_shards: int, board: _Board) -> list[Shard]:
-    """Shards side by side, one core each: they never wait for each other, as the threads of one operation would."""
-    num_threads = torch.get_num_threads()
-
-    def alone(number: int) -> Shard:
-        torch.set_num_threads(1)
-        return work(number)
-
-    try:
-        with ThreadPoolExecutor(max_workers=num_threads) as pool:
-            futures = [pool.submit(alone, number) for number in range(num_shards)]
-            try:
-                return [future.result() for future in futures]
-            except BaseException:
-                board.stopped = True  # the others stop after their epoch; their last checkpoints stay
-                pool.shutdown(cancel_futures=True)
-                raise
-    finally:
-        torch.set_num_threads(num_threads)
 
 
 def _train_shard(
@@ -132,11 +115,11 @@ def _train_shard(
 ) -> Shard:
     shard = None if checkpoints is None else checkpoints.load(models, device)
     shard = shard or Shard.fresh(network, settings, models, device)
-    seeds = torch.tensor([seed_of(settings.seed, "shuffle", model) for model in models], device=device)
+    luck = _Luck(network, settings.seed, models, device)
     last_written = time.monotonic()
     report(shard.epoch)
     while shard.epoch < settings.num_epochs:
-        _train_epoch(network, settings, shard, shuffles(seeds, shard.epoch, network.num_samples))
+        _train_epoch(network, settings, shard, luck.batches(shard.epoch, settings.batch_size))
         try:
             report(shard.epoch)
         except BaseException:  # told to stop between two epochs: nothing is half done, so keep all of it
@@ -151,15 +134,35 @@ def _train_shard(
     return shard
 
 
-def _train_epoch(network: StackedNetwork, settings: TrainingSettings, shard: Shard, order: Tensor) -> None:
-    """One pass over all samples in each model's own order [M, samples]."""
+class _Luck:
+    """What chance decides in training: each model's own order of the samples, and its coins where the network uses them."""
+
+    def __init__(self, network: StackedNetwork, seed: int, models: range, device: torch.device) -> None:
+        self._num_samples = network.num_samples
+
+        def seeds(what: str) -> Tensor:
+            return torch.tensor([seed_of(seed, what, model) for model in models], device=device)
+
+        self._orders = seeds("shuffle")
+        self._coins = seeds("coin") if network.flips_coins else None
+
+    def batches(self, epoch: int, size: int) -> Iterator[Batch]:
+        """One pass over all samples, `size` at a time."""
+        order = shuffles(self._orders, epoch, self._num_samples)
+        coins = None if self._coins is None else coin_flips(self._coins, epoch, self._num_samples)
+        for samples in order.split(size, dim=1):
+            yield Batch(samples, None if coins is None else coins.gather(1, samples))
+
+
+def _train_epoch(network: StackedNetwork, settings: TrainingSettings, shard: Shard, batches: Iterator[Batch]) -> None:
+    """One pass over all samples in each model's own order."""
     total = torch.zeros_like(shard.losses)
-    for number, batch in enumerate(order.split(settings.batch_size, dim=1)):
+    for number, batch in enumerate(batches):
         losses, gradient = network.loss_and_gradient(shard.parameters, batch)
-        step = shard.epoch * -(-order.shape[1] // settings.batch_size) + number + 1
+        step = shard.epoch * -(-network.num_samples // settings.batch_size) + number + 1
         adam_step(shard, gradient, step, settings.learning_rate, settings.weight_decay)
-        total += losses * batch.shape[1]
-    shard.losses = total / order.shape[1]
+        total += losses * batch.samples.shape[1]
+    shard.losses = total / network.num_samples
     shard.epoch += 1
 
 

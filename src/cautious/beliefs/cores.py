@@ -1,0 +1,43 @@
+"""Pieces of work side by side on the CPU, one core each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+
+Result = TypeVar("Result")
+
+
+def on_every_core(
+    work: Callable[[int], Result], count: int, on_failure: Callable[[], None] | None = None
+) -> list[Result]:
+    """Results of `work(0)` ... `work(count - 1)`, each on one core.
+
+    So they never wait for each other, as the threads of one operation would.
+
+    Args:
+        work: What to do with piece i; most of its time is spent in torch, which lets other threads run.
+        count: How many pieces.
+        on_failure: Called when a piece fails or the user interrupts, before waiting for those under way.
+    """
+    num_threads = torch.get_num_threads()
+
+    def alone(number: int) -> Result:
+        torch.set_num_threads(1)
+        return work(number)
+
+    try:
+        with ThreadPoolExecutor(max_workers=num_threads) as pool:
+            futures = [pool.submit(alone, number) for number in range(count)]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                if on_failure is not None:
+                    on_failure()
+                pool.shutdown(cancel_futures=True)
+                raise
+    finally:
+        torch.set_num_threads(num_threads)

@@ -1,0 +1,100 @@
+"""Training the image network: familiar images, what each action pays on them, and the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cautious.beliefs.image_network import SIDE, ImageNetwork, backward, forward
+from cautious.beliefs.shards import Batch, fingerprint_of
+from cautious.errors import InvalidInputError
+from cautious.types import as_float_tensor, check_finite, check_shape
+
+CHUNK = {"cpu": 64, "cuda": 512}
+"""Images of a batch that go through the network together: on the CPU as many as its caches hold. It decides the order of
+summing, so it is the same however many models train together."""
+
+
+class ImageTraining:
+    """The stacked network with images and rewards as its training data (`beliefs.shards.StackedNetwork`)."""
+
+    name = ImageNetwork.name
+    shard_size: Mapping[str, int] = MappingProxyType({"cpu": 2, "cuda": 64})
+
+    def __init__(
+        self,
+        images: Any,
+        rewards: Any,
+        loss_weights: Any = None,
+        device: torch.device | None = None,
+    ) -> None:
+        """Take the training data.
+
+        Args:
+            images: Bytes [S, 28, 28].
+            rewards: What each action pays on each image, [S, A]; or [2, S, A], without and with help available: then the
+                network has a help bit, drawn fairly for each image in each epoch. NaN where nothing is known: no loss.
+            loss_weights: Weight of each action in the loss, [A]; all 1 if not given.
+            device: Where to keep them.
+        """
+        self._images = as_image_bytes(images).to(device)
+        table = as_float_tensor(rewards, "rewards").float()
+        if table.dim() not in (2, 3) or (table.dim() == 3 and len(table) != 2):
+            raise InvalidInputError(f"rewards: expected shape [S, A] or [2, S, A], got {list(table.shape)}.")
+        check_shape(table, "... S A", "rewards", S=len(self._images))
+        self.network = ImageNetwork(table.shape[-1], help_bit=table.dim() == 3)
+        weights = torch.ones(table.shape[-1]) if loss_weights is None else as_float_tensor(loss_weights, "loss_weights")
+        check_shape(weights, "A", "loss_weights", A=table.shape[-1])
+        check_finite(weights, "loss_weights")
+        self._rewards = table.reshape(-1, *table.shape[-2:]).to(device)
+        self._loss_weights = weights.float().to(device)
+        self.num_samples = len(self._images)
+        self.num_parameters = self.network.num_parameters
+        self.flips_coins = self.network.help_bit
+        self.fingerprint = fingerprint_of(self._images, self._rewards, self._loss_weights)
+
+    def to(self, device: torch.device) -> ImageTraining:
+        """The same on `device`."""
+        if self._images.device.type == device.type:
+            return self
+        rewards = self._rewards if self.network.help_bit else self._rewards[0]
+        return ImageTraining(self._images, rewards, self._loss_weights, device)
+
+    def init(self, rng: np.random.Generator) -> np.ndarray:
+        """First weights of one model, [P]."""
+        return self.network.init(rng)
+
+    def loss_and_gradient(self, parameters: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Weighted mean squared error of each model on its own batch, and its gradient: [M, P], [M, B] -> [M], [M, P].
+
+        loss = Σ_b Σ_a w_a (r̂(x_b, a) - r(x_b, a))² / (B A)
+        """
+        size = batch.samples.shape[1]
+        losses = torch.zeros(len(parameters), device=parameters.device)
+        gradient = torch.zeros_like(parameters)
+        for first in range(0, size, CHUNK[parameters.device.type]):
+            part = slice(first, first + CHUNK[parameters.device.type])
+            samples = batch.samples[:, part]
+            coins = None if batch.coins is None else batch.coins[:, part]
+            seen = forward(self.network, parameters, self._images[samples], coins)
+            targets = self._rewards[0 if coins is None else coins, samples]  # [M, b, A]
+            errors = torch.nan_to_num(seen.predictions - targets, nan=0.0)  # what is not known carries no loss
+            weighted = errors * self._loss_weights / (size * self.network.num_actions)
+            losses += (weighted * errors).flatten(1).sum(dim=1)
+            gradient += backward(self.network, parameters, seen, 2 * weighted)
+        return losses, gradient
+
+
+def as_image_bytes(images: Any) -> Tensor:
+    """Images as bytes [S, 28, 28], checked."""
+    tensor = torch.as_tensor(np.asarray(images) if not isinstance(images, Tensor) else images)
+    if tensor.dtype != torch.uint8:
+        raise InvalidInputError(f"images: expected bytes (uint8) from 0 to 255, got {tensor.dtype}.")
+    if tensor.dim() != 3 or tuple(tensor.shape[1:]) != (SIDE, SIDE) or not len(tensor):
+        raise InvalidInputError(f"images: expected shape [S, {SIDE}, {SIDE}], got {list(tensor.shape)}.")
+    return tensor
