@@ -10,7 +10,8 @@ import torch
 
 from cautious.beliefs.driving import DrivingEnsemble
 from cautious.errors import MissingFileError
-from cautious.experiments.driving import Progress, belief, experiment_at
+from cautious.experiments.driving import belief, experiment_at
+from cautious.experiments.progress import Progress, titled
 from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
 from cautious.seeding import stream
@@ -63,7 +64,7 @@ def drive_both(
 ) -> list[Drive]:
     """Solve the levels on the novel world and drive each policy from the start, with common random numbers."""
     world = driving_world(novel=True, appearance_probability=probability)
-    tell = None if progress is None else lambda done, total: progress("solving", done, total)
+    tell = titled(progress, "solving")
     solution = solve_mdp(world.mdp, ensemble.rewards(world), levels, sampling="exact", progress=tell)
     return [
         Drive(str(level), sample_drive(world, policy, num_steps, stream(seed, "drive")))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,13 @@ from cautious.beliefs.driving import DrivingEnsemble, familiar_network
 from cautious.beliefs.training import TrainingSettings, train
 from cautious.errors import InvalidInputError
 from cautious.evaluation.driving import safety_statistics
-from cautious.experiments.store import Store
+from cautious.experiments.progress import Progress, titled
+from cautious.experiments.store import Store, as_lists
 from cautious.ops.risk import KofN
 from cautious.solvers.mdp import solve_mdp
 from cautious.solvers.optimal import optimal_policy
 from cautious.solvers.solution import Solution
 from cautious.worlds.driving import DrivingWorld, driving_world
-
-Progress = Callable[[str, int, int], None]
-"""Called with (what is being done, steps done, steps in all)."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +140,7 @@ def belief(
         settings,
         device=device,
         checkpoint_dir=store.folder / f"{name}-checkpoints",
-        progress=_titled(progress, "training, p = 1" if certain else "training"),
+        progress=titled(progress, "training, p = 1" if certain else "training"),
     )
     seconds = time.perf_counter() - started
     ensemble = DrivingEnsemble(trained.parameters, trained.losses, asdict(settings))
@@ -152,10 +149,6 @@ def belief(
     numbers = {"seconds": seconds, "num_pairs": network.num_samples, "device": str(device)}
     store.save(name, numbers | {"loss_median": float(losses.median()), "loss_largest": float(losses.max())})
     return ensemble
-
-
-def _titled(progress: Progress | None, title: str) -> Callable[[int, int], None] | None:
-    return None if progress is None else lambda done, total: progress(title, done, total)
 
 
 def _solve_stage(
@@ -173,7 +166,7 @@ def _solve_stage(
         rewards,
         experiment.levels,
         num_runs=experiment.num_runs,
-        progress=_titled(progress, f"{title}, queue"),
+        progress=titled(progress, f"{title}, queue"),
         **options,
     )
     seconds = time.perf_counter() - started
@@ -182,7 +175,7 @@ def _solve_stage(
         rewards,
         experiment.levels,
         sampling="exact",
-        progress=_titled(progress, f"{title}, exact"),
+        progress=titled(progress, f"{title}, exact"),
         **options,
     )
     optim = optimal_policy(world.mdp, rewards[: experiment.num_optim]).policy
@@ -191,7 +184,7 @@ def _solve_stage(
     numbers = {
         "probability": probability,
         "levels": [str(level) for level in experiment.levels],
-        "statistics": {name: _as_lists(safety_statistics(world, policy)) for name, policy in policies.items()},
+        "statistics": {name: as_lists(safety_statistics(world, policy)) for name, policy in policies.items()},
         "certificates": {"queue": _certificates(queue), "exact": _certificates(exact)},
         "reward_bound": float(rewards.abs().max()),
         "discount": world.mdp.discount,
@@ -225,14 +218,3 @@ def _belief_spread(ensemble: DrivingEnsemble, world: DrivingWorld) -> dict[str, 
     seen = torch.tensor([(world.states[s], world.states[t]) in known for s, t in world.every_pair.tolist()])
     deviation = ensemble.pair_rewards(world).double().std(dim=0)
     return {"familiar": float(deviation[seen].mean()), "novel": float(deviation[~seen].mean())}
-
-
-def _as_lists(statistics: dict[str, Tensor]) -> dict[str, Any]:
-    """Tensors as nested lists, NaN (nothing to measure) as None."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, list):
-            return [plain(part) for part in value]
-        return None if value != value else value
-
-    return {name: plain(value.tolist()) for name, value in statistics.items()}

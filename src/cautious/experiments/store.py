@@ -93,6 +93,17 @@ def _refuse_if_different(store: Store, experiment: str, settings: Mapping[str, A
         )
 
 
+def as_lists(measured: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Tensors as nested lists for JSON, NaN (nothing to measure) as None."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list):
+            return [plain(part) for part in value]
+        return None if value != value else value
+
+    return {name: plain(value.tolist()) for name, value in measured.items()}
+
+
 def surroundings() -> dict[str, Any]:
     """Date, versions, hardware and commit: what a number needs beside it."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None

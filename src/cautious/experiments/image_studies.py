@@ -1,0 +1,186 @@
+"""What is measured on one set of images: behaviour at each level, the full dial, and how few models are enough."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cautious.evaluation.images import behaviour, frequencies, frequencies_by_label, most_likely
+from cautious.experiments.image_settings import ImageExperiment
+from cautious.experiments.progress import SharedBar, Tell
+from cautious.experiments.store import as_lists
+from cautious.ops.risk import KofN
+from cautious.seeding import stream
+from cautious.solvers.bandit import solve_bandit
+from cautious.types import Regime
+from cautious.worlds.data import ImageSet
+
+Findings = tuple[dict[str, Any], dict[str, Tensor]]
+
+DIAL_N = 20
+NUM_SAMPLES = 8
+"""Images shown of those on which the cautious policy departs most, and least, from the ordinary one."""
+QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
+
+
+def behaviour_of(experiment: ImageExperiment, rewards: Tensor, images: ImageSet, tell: Tell | None) -> Findings:
+    """Each level's behaviour in both regimes, run by run, and that of each network's own greedy policy (optim).
+
+    Args:
+        experiment: Levels, iterations, runs.
+        rewards: [M, S, A].
+        images: The set, with its labels.
+        tell: Told how far solving is.
+    """
+    labels = images.labels if images.name == "digits" else None
+    num_labels = int(images.labels.max()) + 1
+    help_action = experiment.image_task.help_action
+    numbers: dict[str, Any] = {
+        "levels": list(experiment.levels),
+        "behaviour": {},
+        "seconds": {},
+        "origin": images.origin,
+    }
+    arrays: dict[str, Tensor] = {}
+    bar = SharedBar(tell, 2)
+    for regime in Regime:
+        started = time.perf_counter()
+        solution = solve_bandit(
+            rewards,
+            experiment.parsed_levels,
+            regime=regime,
+            num_iterations=experiment.num_iterations,
+            num_runs=experiment.num_runs,
+            seed=experiment.main.training.seed,
+            track_exact=False,
+            progress=bar.next_call(),
+        )
+        numbers["seconds"][str(regime)] = time.perf_counter() - started
+        policy = solution.policy.cpu()  # [L, R, S, A]
+        numbers["behaviour"][str(regime)] = as_lists(behaviour(policy, help_action, labels))
+        numbers["reshuffles"] = solution.record["reshuffles"]
+        arrays |= {
+            f"{regime}-sampled_value": solution.trace.sampled_value.cpu(),
+            f"{regime}-actions": frequencies(policy),
+            f"{regime}-by_label": frequencies_by_label(policy.mean(dim=1), images.labels, num_labels),
+        }
+        if regime is Regime.SINGLE_STATE:
+            samples, chosen = _samples(policy.mean(dim=1), rewards, images, help_action)
+            numbers["samples"] = chosen
+            arrays |= samples
+    optim, tables = _optim(rewards, images, help_action, labels, num_labels)
+    numbers["optim"] = optim
+    return numbers, arrays | tables
+
+
+def _optim(
+    rewards: Tensor, images: ImageSet, help_action: int | None, labels: Tensor | None, num_labels: int
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Each network's own greedy policy, averaged over the networks, with the 95 % interval of the mean."""
+    each: dict[str, list[Tensor]] = {}
+    by_label = []
+    for block in rewards.split(max(1, 2**24 // (rewards.shape[1] * rewards.shape[2]))):
+        greedy = most_likely(block.cpu())  # [m, S, A]
+        for name, values in behaviour(greedy, help_action, labels).items():
+            each.setdefault(name, []).append(values)
+        by_label.append(frequencies_by_label(greedy, images.labels, num_labels).sum(dim=0))
+    found = {name: torch.cat(parts).double() for name, parts in each.items()}
+    spread = {
+        name: {
+            "mean": float(values.nanmean()),
+            "half_width": float(1.96 * values[~values.isnan()].std(correction=0) / len(values) ** 0.5),
+        }
+        for name, values in found.items()
+    }
+    table = torch.stack(by_label).sum(dim=0) / len(rewards)
+    counts = torch.bincount(images.labels, minlength=num_labels).to(table.dtype)
+    overall = (table * counts[:, None]).sum(dim=0) / counts.sum()
+    return spread, {"optim-by_label": table, "optim-actions": overall} | {
+        f"optim-{name}": values for name, values in found.items()
+    }
+
+
+def _samples(
+    policy: Tensor, rewards: Tensor, images: ImageSet, help_action: int | None
+) -> tuple[dict[str, Tensor], dict[str, list[int]]]:
+    """The images on which the first level asks for help most and least (or departs from the last level), with opinions."""
+    cautious, ordinary = policy[0], policy[-1]  # [S, A]
+    departs = 0.5 * (cautious - ordinary).abs().sum(dim=-1)
+    score = departs if help_action is None else cautious[:, help_action]
+    order = torch.argsort(score, stable=True)
+    count = min(NUM_SAMPLES, len(order) // 2)
+    chosen = torch.stack([order.flip(0)[:count], order[:count]])  # [2, n]: most, least
+    opinions = rewards[:, chosen.flatten().to(rewards.device)].cpu().double()  # [M, 2n, A]
+    quantiles = torch.quantile(opinions, torch.tensor(QUANTILES, dtype=torch.float64), dim=0)  # [Q, 2n, A]
+    tensors = {
+        "samples-images": images.images[chosen],
+        "samples-labels": images.labels[chosen],
+        "samples-policy": cautious[chosen],
+        "samples-ordinary": ordinary[chosen],
+        "samples-quantiles": quantiles.permute(1, 0, 2).unflatten(0, chosen.shape),  # [2, n, Q, A]
+    }
+    return tensors, {"most": chosen[0].tolist(), "least": chosen[1].tolist()}
+
+
+def dial_study(experiment: ImageExperiment, rewards: Tensor, images: ImageSet, tell: Tell | None) -> Findings:
+    """Every k of N = 20 in both regimes, by exact sampling, with the mean certified gap."""
+    levels = [KofN(k, DIAL_N) for k in range(1, DIAL_N + 1)]
+    labels = images.labels if images.name == "digits" else None
+    numbers: dict[str, Any] = {"levels": [str(level) for level in levels], "behaviour": {}, "gap": {}}
+    bar = SharedBar(tell, 2)
+    for regime in Regime:
+        solution = solve_bandit(
+            rewards,
+            levels,
+            regime=regime,
+            num_iterations=experiment.num_iterations,
+            sampling="exact",
+            progress=bar.next_call(),
+        )
+        measured = behaviour(solution.policy.cpu(), experiment.image_task.help_action, labels)
+        numbers["behaviour"][str(regime)] = as_lists(measured)
+        gap = solution.certificate(solution.average_policy).gap.cpu().reshape(len(levels), -1)
+        numbers["gap"][str(regime)] = gap.mean(dim=1).tolist()
+    return numbers, {}
+
+
+def model_study(experiment: ImageExperiment, rewards: Tensor, images: ImageSet, tell: Tell | None) -> Findings:
+    """Behaviour of the most cautious level against the number of models, by queue and by exact sampling.
+
+    For each number of models, as many random parts of the ensemble as there are runs, so that the spread is that of
+    training fewer models, not only of shuffling them.
+    """
+    sizes = [size for size in experiment.curve_sizes if size <= len(rewards)]
+    level = experiment.parsed_levels[0]
+    help_action = experiment.image_task.help_action
+    labels = images.labels if images.name == "digits" else None
+    found: dict[str, dict[str, list[Any]]] = {}
+    bar = SharedBar(tell, len(sizes) * experiment.num_runs * 4)
+    for regime in Regime:
+        for sampling in ("queue", "exact"):
+            by_size = []
+            for size in sizes:
+                policies = []
+                for run in range(experiment.num_runs):
+                    own = stream(experiment.main.training.seed, "part of the models", size, run).permutation(
+                        len(rewards)
+                    )
+                    part = rewards[torch.from_numpy(own[:size].copy()).sort().values.to(rewards.device)]
+                    solution = solve_bandit(
+                        part,
+                        level,
+                        regime=regime,
+                        num_iterations=experiment.num_iterations,
+                        sampling=sampling,
+                        seed=run,
+                        track_exact=False,
+                        progress=bar.next_call(),
+                    )
+                    policies.append(solution.policy.cpu())
+                by_size.append(behaviour(torch.stack(policies), help_action, labels))
+            curves = {name: torch.stack([one[name] for one in by_size]) for name in by_size[0]}
+            found.setdefault(str(regime), {})[sampling] = as_lists(curves)  # type: ignore[assignment]
+    return {"sizes": sizes, "level": str(level), "behaviour": found}, {}

@@ -1,0 +1,191 @@
+"""The image experiments: familiar digits -> belief -> k-of-N policies -> behaviour on familiar and novel images.
+
+belief-<variant>                    how training went; the models beside it
+<variant>-<set>                     behaviour on one set of images; with a help bit -available and -unavailable
+<main variant>-<set>-dial           every k of N = 20
+<main variant>-<set>-models         the same against the number of models
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cautious.beliefs.ensemble import RewardEnsemble
+from cautious.beliefs.images import ImageTraining
+from cautious.beliefs.shards import fingerprint_of
+from cautious.beliefs.training import train
+from cautious.experiments.image_settings import ImageExperiment, Variant
+from cautious.experiments.image_studies import behaviour_of, dial_study, model_study
+from cautious.experiments.progress import Progress, titled
+from cautious.experiments.store import Store
+from cautious.worlds.data import ImageSet, has_images, load_images
+from cautious.worlds.images import class_balanced_subset, perturbed
+
+TEST_SETS = ("digits", "fashion", "letters")
+
+
+@dataclass(frozen=True, eq=False)
+class ImageData:
+    """The images of an experiment: familiar digits to learn from, and sets to decide on."""
+
+    train: ImageSet
+    tests: dict[str, ImageSet]
+
+    def described(self) -> dict[str, str]:
+        """Origin, size and content of each set, for a manifest: other data is another run."""
+        sets = {"digits, train": self.train, **{f"{name}, test": images for name, images in self.tests.items()}}
+        return {
+            name: f"{len(images)} images, {fingerprint_of(images.images, images.labels)}, {images.origin}"
+            for name, images in sets.items()
+        }
+
+
+def load_data(experiment: ImageExperiment, folder: Path | str | None = None) -> ImageData:
+    """The sets that are at hand, cut to what the experiment asks for; letters are left out where they are missing."""
+    train = _cut(load_images("digits", "train", folder), experiment.num_train)
+    names = [name for name in TEST_SETS if name != "letters" or has_images("letters", "test", folder)]
+    return ImageData(train, {name: _cut(load_images(name, "test", folder), experiment.num_test) for name in names})
+
+
+def _cut(images: ImageSet, count: int | None) -> ImageSet:
+    """`count` images, as many of each label, the same ones each time; all of them if there are no more."""
+    if count is None or len(images) <= count:
+        return images
+    chosen = class_balanced_subset(images.labels, count / len(images), seed=0)
+    return ImageSet(images.name, images.split, images.images[chosen], images.labels[chosen], images.origin)
+
+
+def run_images(
+    experiment: ImageExperiment,
+    folder: Path | str,
+    *,
+    data: Path | str | None = None,
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
+) -> Store:
+    """Run the experiment, or finish it where an earlier call left off.
+
+    Args:
+        experiment: What to run.
+        folder: Where the run lives.
+        data: A folder with image data, if not the default places.
+        device: Where to train, predict and solve.
+        progress: Told how each stage goes.
+    """
+    images = load_data(experiment, data)
+    store = Store.create(folder, experiment.task, {**experiment.as_settings(), "data": images.described()})
+    for variant in experiment.variants:
+        missing = [stage for stage in stages_of(experiment, variant, images) if not store.has(stage.name)]
+        if not missing:
+            continue
+        ensemble = belief(experiment, variant, store, images, device, progress).to(device)
+        for stage in missing:
+            numbers, arrays = _run_stage(experiment, stage, ensemble, images.tests[stage.images], progress)
+            store.save(stage.name, numbers, arrays)
+    return store
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One thing to find out about one variant on one set of images."""
+
+    variant: str
+    images: str
+    help_available: bool | None = None
+    """None where the task has no help bit."""
+    study: str = "behaviour"
+    """Or "dial", or "models"."""
+
+    @property
+    def name(self) -> str:
+        """The stage's name in the store."""
+        bit = {None: "", True: "-available", False: "-unavailable"}[self.help_available]
+        return f"{self.variant}-{self.images}{bit}" + ("" if self.study == "behaviour" else f"-{self.study}")
+
+
+def stages_of(experiment: ImageExperiment, variant: Variant, images: ImageData) -> Iterator[Stage]:
+    """What is to be found out about a variant, in order."""
+    bits = (True, False) if experiment.image_task.help_bit else (None,)
+    studies = ("behaviour", "dial", "models") if variant == experiment.main else ("behaviour",)
+    for study in studies:
+        for name in images.tests:
+            for bit in bits:
+                yield Stage(variant.name, name, bit, study)
+
+
+def belief(
+    experiment: ImageExperiment,
+    variant: Variant,
+    store: Store,
+    images: ImageData,
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
+) -> RewardEnsemble:
+    """The trained ensemble of a variant: loaded if it is there, trained (or trained on) if not."""
+    name = f"belief-{variant.name}"
+    if store.has(name):
+        return RewardEnsemble.load(store.folder / name)
+    lesson = training_data(experiment, variant, images.train)
+    started = time.perf_counter()
+    trained = train(
+        lesson,
+        variant.training,
+        device=device,
+        checkpoint_dir=store.folder / f"{name}-checkpoints",
+        progress=titled(progress, f"training, {variant.name}"),
+    )
+    seconds = time.perf_counter() - started
+    ensemble = RewardEnsemble(lesson.network, trained.parameters, trained.losses, asdict(variant.training))
+    ensemble.save(store.folder / name)
+    losses = trained.losses.double()
+    numbers = {
+        "seconds": seconds,
+        "num_images": lesson.num_samples,
+        "device": str(device),
+        "loss_median": float(losses.median()),
+        "loss_largest": float(losses.max()),
+    }
+    store.save(name, numbers, {"losses": trained.losses})
+    return ensemble
+
+
+def training_data(experiment: ImageExperiment, variant: Variant, train: ImageSet) -> ImageTraining:
+    """Familiar images and what each action pays on them, as the variant has it."""
+    task, seed = experiment.image_task, variant.training.seed
+    chosen = class_balanced_subset(train.labels, variant.fraction, seed)
+    labels = train.labels[chosen]
+    bits = (False, True) if task.help_bit else (True,)
+    rewards = torch.stack([task.rewards(labels, variant.help_reward, bit) for bit in bits])
+    if variant.noise:
+        rewards = perturbed(rewards, variant.noise, seed)
+    return ImageTraining(train.images[chosen], rewards if task.help_bit else rewards[0], task.loss_weights)
+
+
+def _run_stage(
+    experiment: ImageExperiment, stage: Stage, ensemble: RewardEnsemble, images: ImageSet, progress: Progress | None
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Predict, solve, measure."""
+    if stage.study != "behaviour" and len(images) > experiment.num_dial_images:
+        images = _cut(images, experiment.num_dial_images)
+    states: Any = images.images if stage.help_available is None else (images.images, stage.help_available)
+    started = time.perf_counter()
+    rewards = ensemble.rewards(states, progress=titled(progress, f"predicting, {stage.name}"))
+    seconds = time.perf_counter() - started
+    study = {"behaviour": behaviour_of, "dial": dial_study, "models": model_study}[stage.study]
+    numbers, arrays = study(experiment, rewards, images, titled(progress, f"solving, {stage.name}"))
+    numbers |= {
+        "variant": stage.variant,
+        "images": stage.images,
+        "help_available": stage.help_available,
+        "num_images": len(images),
+        "num_models": ensemble.num_models,
+        "predict_seconds": seconds,
+    }
+    return numbers, arrays
