@@ -18,6 +18,7 @@ _HOMES = {
     "TabularMDP": "cautious.worlds.mdp",
     "Solution": "cautious.solvers.solution",
     "Certificate": "cautious.solvers.solution",
+    "RewardEnsemble": "cautious.beliefs.ensemble",
     "solve_bandit": "cautious.solvers.bandit",
     "solve_mdp": "cautious.solvers.mdp",
     "optimal_policy": "cautious.solvers.optimal",
@@ -31,6 +32,7 @@ _HOMES = {
 __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
+    from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.errors import CautiousError, InvalidInputError
     from cautious.ops.risk import KofN
     from cautious.solvers.bandit import solve_bandit

@@ -8,6 +8,7 @@ belief-<variant>                    how training went; the models beside it
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -133,12 +134,13 @@ def belief(
     if store.has(name):
         return RewardEnsemble.load(store.folder / name)
     lesson = training_data(experiment, variant, images.train)
+    checkpoints = store.folder / f"{name}-checkpoints"
     started = time.perf_counter()
     trained = train(
         lesson,
         variant.training,
         device=device,
-        checkpoint_dir=store.folder / f"{name}-checkpoints",
+        checkpoint_dir=checkpoints,
         progress=titled(progress, f"training, {variant.name}"),
     )
     seconds = time.perf_counter() - started
@@ -153,6 +155,7 @@ def belief(
         "loss_largest": float(losses.max()),
     }
     store.save(name, numbers, {"losses": trained.losses})
+    shutil.rmtree(checkpoints, ignore_errors=True)  # three times as large as the models, and of no more use
     return ensemble
 
 

@@ -15,6 +15,8 @@ from cautious.seeding import stream
 from cautious.types import as_float_tensor, check_finite
 
 NUM_DIGITS = 10
+NO_DIGIT = -1
+"""The label of an image on which no digit is right."""
 UNAVAILABLE_HELP = -11 / 9
 """What asking for help pays when none is there: the worst of all actions (section 4)."""
 
@@ -22,7 +24,7 @@ UNAVAILABLE_HELP = -11 / 9
 def ask_for_help_rewards(labels: Tensor, help_reward: float = 0.25) -> Tensor:
     """Reward of each action on images with these labels: 1 for the right label, 0 for a wrong one, `help_reward` for help.
 
-    Section 2. Args: labels [S] in 0..9. Returns: [S, 11], float64.
+    Section 2. Args: labels [S] in 0..9, or -1 where no digit is right. Returns: [S, 11], float64.
     """
     right = _one_hot(labels)
     return torch.cat([right, torch.full((len(right), 1), float(help_reward), dtype=torch.float64)], dim=1)
@@ -31,7 +33,7 @@ def ask_for_help_rewards(labels: Tensor, help_reward: float = 0.25) -> Tensor:
 def non_obvious_rewards(labels: Tensor) -> Tensor:
     """Reward of each label: a + 1 if it is right, -(a + 2)/9 if not. High indices gain more and lose more.
 
-    Section 4, "Discovering Non-Obvious Cautious Actions". Args: labels [S] in 0..9. Returns: [S, 10], float64.
+    Section 4, "Discovering Non-Obvious Cautious Actions". Args: labels [S] in -1..9. Returns: [S, 10], float64.
     """
     right = _one_hot(labels)
     index = torch.arange(NUM_DIGITS, dtype=torch.float64)
@@ -41,13 +43,11 @@ def non_obvious_rewards(labels: Tensor) -> Tensor:
 def help_if_available_rewards(labels: Tensor, help_available: bool, help_reward: float = 1 / 20) -> Tensor:
     """The rewards of `non_obvious_rewards` and a help action: `help_reward` where help is available, else -11/9.
 
-    Section 4, "Ask for Help Only When it is Available". Args: labels [S] in 0..9. Returns: [S, 11], float64.
+    Section 4, "Ask for Help Only When it is Available". Args: labels [S] in -1..9. Returns: [S, 11], float64.
     """
     pays = float(help_reward) if help_available else UNAVAILABLE_HELP
-    return torch.cat(
-        [non_obvious_rewards(labels), torch.full((len(labels), 1), pays, dtype=torch.float64)],
-        dim=1,
-    )
+    help_column = torch.full((len(labels), 1), pays, dtype=torch.float64)
+    return torch.cat([non_obvious_rewards(labels), help_column], dim=1)
 
 
 def index_loss_weights(num_actions: int) -> Tensor:
@@ -136,10 +136,13 @@ def image_task(name: str) -> ImageTask:
 
 
 def _one_hot(labels: Tensor) -> Tensor:
-    """Digits as unit vectors, [S, 10], float64."""
+    """Digits as unit vectors, [S, 10], float64; no digit (-1) as zeros."""
     numbers = as_float_tensor(labels, "labels")
     check_finite(numbers, "labels")
     digits = numbers.long()
-    if digits.dim() != 1 or bool(((digits < 0) | (digits >= NUM_DIGITS)).any()):
-        raise InvalidInputError(f"labels: expected shape [S] with digits 0 to 9, got shape {list(digits.shape)}.")
-    return torch.nn.functional.one_hot(digits, NUM_DIGITS).double()
+    if digits.dim() != 1 or bool(((digits < NO_DIGIT) | (digits >= NUM_DIGITS)).any()):
+        raise InvalidInputError(
+            f"labels: expected shape [S] with digits 0 to 9 (or {NO_DIGIT} for none), got shape {list(digits.shape)}"
+            + (f" from {int(digits.min())} to {int(digits.max())}." if digits.numel() else ".")
+        )
+    return torch.nn.functional.one_hot(digits + 1, NUM_DIGITS + 1)[:, 1:].double()

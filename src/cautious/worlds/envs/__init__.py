@@ -8,3 +8,14 @@ from __future__ import annotations
 import gymnasium
 
 gymnasium.register(id="cautious/Driving-v0", entry_point="cautious.worlds.envs.driving:DrivingEnv")
+for name, task in {
+    "AskForHelp": "ask-for-help",
+    "NonObvious": "non-obvious",
+    "HelpIfAvailable": "help-if-available",
+}.items():
+    gymnasium.register(
+        id=f"cautious/{name}-v0",
+        entry_point="cautious.worlds.envs.images:ImageEnv",
+        max_episode_steps=100,
+        kwargs={"task": task},
+    )
