@@ -1,0 +1,1 @@
+"""Image sets: digits, fashion, letters."""
