@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from cautious.cli.console import run_verb
+from cautious.cli.data import Data
 from cautious.cli.demo import Demo
 from cautious.cli.report import Report
 from cautious.cli.reproduce import Reproduce
@@ -25,6 +26,7 @@ Verb = (
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Watch, tyro.conf.subcommand("watch")]
+    | Annotated[Data, tyro.conf.subcommand("data")]
 )
 
 

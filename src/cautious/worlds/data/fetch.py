@@ -1,0 +1,163 @@
+"""Downloads of the published image sets into the user's cache, by pooch; only when asked for.
+
+A file gets its name after its checksum was found right, so a broken download is never mistaken for data.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cautious.errors import BadFileError, MissingFileError
+from cautious.worlds.data.find import DATA_VARIABLE, cache_folder
+from cautious.worlds.data.sources import SETS, SOURCES, RemoteFile, Source, known_set
+
+Tell = Callable[[str, int, int], None]
+"""Hears (file, bytes done, bytes in all)."""
+CHUNK = 2**16
+
+
+def fetch_images(
+    names: Sequence[str] = tuple(SETS),
+    progress: Tell | None = None,
+    *,
+    folder: Path | None = None,
+    sources: Mapping[str, Source] = SOURCES,
+) -> list[Path]:
+    """Download whole published sets; what is there already, with the right checksum, is left as it is.
+
+    Args:
+        names: which of "digits", "fashion" and "letters". Letters are two small files out of one archive of 0.5 GB.
+        progress: hears (file, bytes done, bytes in all).
+        folder: where to put them; the user's cache, in which `load_images` looks, if None.
+        sources: addresses and checksums; another mirror can be given here.
+
+    Returns:
+        The files, whether downloaded now or before.
+
+    Raises:
+        InvalidInputError: a name that is not known.
+        MissingFileError: a file could not be downloaded, or pooch is not installed.
+        BadFileError: what came has another checksum; nothing of it is kept.
+    """
+    names = [names] if isinstance(names, str) else list(names)
+    for name in names:
+        known_set(name)
+    target = folder or cache_folder()
+    if target is None or importlib.util.find_spec("pooch") is None:
+        raise MissingFileError("downloads need the package pooch: pip install pooch.")
+    fetched: list[Path] = []
+    for name in dict.fromkeys(names):
+        source = sources[name]
+        if source.archive is None:
+            fetched += [_download(source.address, file, target / source.folder, progress) for file in source.files]
+        else:
+            fetched += _fetch_members(source, source.archive, target / source.folder, progress)
+    return fetched
+
+
+def _fetch_members(source: Source, archive: RemoteFile, folder: Path, progress: Tell | None) -> list[Path]:
+    """The wanted members of an archive, which itself is not kept: it is a hundred times as large."""
+    kept = [folder / file.name for file in source.files]
+    if all(_matches(path, file) for path, file in zip(kept, source.files, strict=True)):
+        for file in source.files:
+            _Progress(file.name, progress).finish()
+        return kept
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as scratch:
+        packed = _download(source.address, archive, Path(scratch), progress)
+        for path in [_unpack(packed, file, Path(scratch)) for file in source.files]:  # all sound before any is kept
+            path.replace(folder / path.name)
+    return kept
+
+
+def _unpack(archive: Path, file: RemoteFile, folder: Path) -> Path:
+    """One member, found by its name in whatever folder of the archive, checked and written to `folder`."""
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            members = [member for member in opened.infolist() if Path(member.filename).name == file.name]
+            if not members or file.num_bytes not in (None, members[0].file_size):
+                raise BadFileError(f"{archive.name}: holds no {file.name} of the right size; the archive has changed.")
+            path = folder / file.name
+            path.write_bytes(opened.read(members[0]))
+    except (zipfile.BadZipFile, EOFError) as error:
+        raise BadFileError(f"{archive.name}: not a whole zip archive ({error}).") from None
+    if not _matches(path, file):
+        raise BadFileError(
+            f"{archive.name}: its {file.name} has another checksum than {file.checksum}; nothing is kept."
+        )
+    return path
+
+
+def _matches(path: Path, file: RemoteFile) -> bool:
+    import pooch
+
+    algorithm, _, expected = file.checksum.rpartition(":")
+    return path.is_file() and pooch.file_hash(str(path), alg=algorithm or "sha256") == expected
+
+
+def _download(address: str, file: RemoteFile, folder: Path, progress: Tell | None) -> Path:
+    """One file, by pooch: into a temporary neighbour, then the checksum, then its name."""
+    import pooch
+    import requests
+
+    url = address + file.name
+    bar = _Progress(file.name, progress)
+    by_hand = f"Try again later, or bring the files by other means and give their folder (--data, {DATA_VARIABLE})."
+    try:
+        with _quiet(pooch.get_logger()):
+            downloader = pooch.HTTPDownloader(progressbar=bar, chunk_size=CHUNK)
+            path = pooch.retrieve(url, file.checksum, fname=file.name, path=folder, downloader=downloader)
+    except requests.RequestException as error:
+        raise MissingFileError(f"{url}: could not be downloaded ({error}). {by_hand}") from None
+    except ValueError:
+        raise BadFileError(
+            f"{url}: what came does not have the checksum {file.checksum}: cut off, or another file. "
+            f"Nothing of it is kept. {by_hand}"
+        ) from None
+    bar.finish()
+    return Path(path)
+
+
+class _Progress:
+    """What pooch asks of a progress bar, told on as (file, done, total)."""
+
+    def __init__(self, title: str, tell: Tell | None) -> None:
+        self.title = title
+        self.tell = tell
+        self.total = 0  # pooch sets it; it stays 0 where the server does not say
+        self.done = 0
+
+    def update(self, num_bytes: int) -> None:
+        """Pooch counts the last chunk as a whole one, hence the minimum."""
+        before, self.done = self.done, min(self.done + num_bytes, self.total)
+        if self.tell is not None and self.done > before:
+            self.tell(self.title, self.done, self.total)
+
+    def reset(self) -> None:
+        """Pooch counts once more from the start when all is done; what is done stays done here."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def finish(self) -> None:
+        """The last word, also on a file that was there or came without a size."""
+        if self.tell is not None and (not self.total or self.done < self.total):
+            self.tell(self.title, max(self.total, 1), max(self.total, 1))
+
+
+@contextmanager
+def _quiet(logger: logging.Logger | Any) -> Iterator[None]:
+    """Without pooch's own lines, which would tear a progress bar; its level is put back."""
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
