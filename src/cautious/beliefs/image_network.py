@@ -28,6 +28,10 @@ CHANNELS = (64, 16)
 NUM_FEATURES = CHANNELS[1] * LAST * LAST  # 256
 HIDDEN = (50, 15)
 
+ALIGNED = 16
+"""Every model's weights and activations start at a multiple of 16 numbers (64 bytes). Matrix libraries may round otherwise
+where they do not, and then a model's bits would depend on its place among the others."""
+
 
 @dataclass(frozen=True)
 class ImageNetwork:
@@ -78,9 +82,12 @@ class ImageNetwork:
         return np.concatenate(parts)
 
     def split(self, parameters: Tensor) -> dict[str, Tensor]:
-        """[M, P] -> each part with its own shape behind M."""
+        """[M, P] -> each part with its own shape behind M, every model's at an aligned address (`ALIGNED`)."""
         parts = parameters.split(self.sizes, dim=1)
-        return {name: part.unflatten(1, shape) for part, (name, shape) in zip(parts, self.shapes.items(), strict=True)}
+        return {
+            name: _padded(part, dim=1)[:, : part.shape[1]].unflatten(1, shape)
+            for part, (name, shape) in zip(parts, self.shapes.items(), strict=True)
+        }
 
     def predict(self, parameters: Tensor, images: Tensor, help_available: Tensor | None = None) -> Tensor:
         """Every model's rewards on the same images: [M, P], bytes [S, 28, 28] (and bits [S]) -> [M, S, A]."""
@@ -116,6 +123,8 @@ class Activations(NamedTuple):
 def forward(network: ImageNetwork, parameters: Tensor, images: Tensor, help_available: Tensor | None) -> Activations:
     """Each model's rewards on its own images: [M, P], bytes [M, B, 28, 28] (and bits [M, B]) -> predictions [M, B, A]."""
     part = network.split(parameters)
+    asked = images.shape[1]
+    images = _padded(images, dim=1)
     num_models, batch = images.shape[:2]
     scaled = images.reshape(num_models * batch, SIDE * SIDE).float().div_(255)
     patches = scaled.index_select(1, _patch_places(scaled.device)).view(num_models, batch * FIRST * FIRST, KERNEL**2)
@@ -132,10 +141,10 @@ def forward(network: ImageNetwork, parameters: Tensor, images: Tensor, help_avai
         best.relu_().reshape(batch, num_models, NUM_FEATURES).transpose(0, 1)
     )  # (channel, y, x), as PyTorch flattens
     if help_available is not None:
-        features = torch.cat([features, help_available.to(features.dtype).unsqueeze(2)], dim=2)
+        features = torch.cat([features, _padded(help_available, dim=1).to(features.dtype).unsqueeze(2)], dim=2)
     one = _linear(part, "fc1", features).relu_()
     two = _linear(part, "fc2", one).relu_()
-    predictions = _linear(part, "fc3", two)
+    predictions = _linear(part, "fc3", two)[:, :asked]
     return Activations(patches, first, first_choice, pooled, second, second_choice, features, (one, two), predictions)
 
 
@@ -145,6 +154,7 @@ def backward(network: ImageNetwork, parameters: Tensor, seen: Activations, slope
     Written out so that every sum has a fixed order and no model touches another's.
     """
     part = network.split(parameters)
+    slope = _padded(slope, dim=1)
     num_models, batch = slope.shape[:2]
     gradient: dict[str, Tensor] = {}
     for layer, inputs in zip(("fc3", "fc2", "fc1"), (*reversed(seen.hidden), seen.features), strict=True):
@@ -177,6 +187,15 @@ def backward(network: ImageNetwork, parameters: Tensor, seen: Activations, slope
     to_first = to_first.permute(0, 2, 3, 1).reshape(num_models, -1, CHANNELS[0])
     gradient["conv1.weight"] = torch.bmm(seen.patches.transpose(1, 2), to_first).transpose(1, 2)
     return torch.cat([gradient[name].reshape(num_models, -1) for name in network.shapes], dim=1)
+
+
+def _padded(values: Tensor, dim: int) -> Tensor:
+    """A copy with zeros behind along `dim`, up to a multiple of `ALIGNED`."""
+    size = list(values.shape)
+    size[dim] = -(-size[dim] // ALIGNED) * ALIGNED
+    room = torch.zeros(size, dtype=values.dtype, device=values.device)
+    room.narrow(dim, 0, values.shape[dim]).copy_(values)
+    return room
 
 
 def _linear(part: dict[str, Tensor], layer: str, inputs: Tensor) -> Tensor:
