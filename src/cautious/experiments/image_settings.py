@@ -97,8 +97,8 @@ def _paper(task: str) -> ImageExperiment:
 
 def _small(task: str) -> ImageExperiment:
     """The embedded 6,000 digits; small batches, so that few epochs make many steps."""
-    main, other = _training(40, 14, 64), _training(24, 10, 64)
-    extent = ((0.1, _training(32, 100, 32)), (1.0, _training(32, 12, 64)), (0.01, _training(32, 600, 16)))
+    main, other = _training(32, 20, 32), _training(24, 10, 32)
+    extent = ((0.1, _training(24, 160, 32)), (1.0, _training(24, 14, 32)), (0.01, _training(24, 1000, 16)))
     return ImageExperiment(
         task,
         _variants(task, main, other, extent),
@@ -106,7 +106,7 @@ def _small(task: str) -> ImageExperiment:
         num_train=6000,
         num_test=1000,
         num_dial_images=500,
-        curve_sizes=(20, 24, 28, 32, 40),
+        curve_sizes=(20, 24, 28, 32),
     )
 
 
