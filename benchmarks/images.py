@@ -36,7 +36,8 @@ def plain_seconds(batch_size: int, num_steps: int, channels_last: bool) -> float
     """Seconds an image of the plain loop, all cores on one operation."""
     digits = load_images("digits", "train")
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    network = plain_network().to(memory_format=layout)
+    network = plain_network()
+    network.to(memory_format=layout)  # type: ignore[call-overload]
     optimiser = torch.optim.Adam(network.parameters(), lr=0.0016)
     generator = torch.Generator().manual_seed(0)
     rewards = ask_for_help_rewards(digits.labels).float()
