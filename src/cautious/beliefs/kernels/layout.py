@@ -46,6 +46,11 @@ def largest_block(padded: int, most: int) -> int:
     return min(padded & -padded, most)
 
 
+def hopper_blocks(padded: int) -> int:
+    """Blocks of 64 images that one Hopper program takes: more mean fewer sums to add, fewer mean more programs."""
+    return largest_block(padded // BATCH_MULTIPLE, 2)
+
+
 @dataclass(frozen=True)
 class ImageLayout:
     """Sizes of one model's flat parameters."""

@@ -139,3 +139,28 @@ def add_partials(
     factor = tl.where(n < SCALED, 256.0 / 255.0, 1.0) * scale
     tl.store(gradient + model * P + start + n, total * factor, mask=n < size)
     tl.store(losses + model + n * 0, total * loss_scale, mask=(n == size) & (n < STRIDE))
+
+
+@triton.jit
+def fold_rows(partials, gradient, num_partials, scale, P: tl.constexpr):
+    """conv2's gradient from sums by filter row, added in a fixed order: 16 input channels a program, 4 programs a model.
+
+    Args:
+        partials: [M, num_partials, 4, 64, 64], float32: filter row; input channel; 3 - filter column (4) x channel (16).
+        gradient: Out, [M, P], float32.
+        num_partials: How many to add.
+        scale: Multiplied on.
+        P: Parameters of a model.
+    """
+    model = tl.program_id(1).to(tl.int64)
+    n = tl.arange(0, 4096)  # 4 filter rows, 16 input channels, 64 columns
+    place = (n // 1024) * 4096 + tl.program_id(0) * 1024 + n % 1024
+    total = tl.zeros([4096], tl.float32)
+    for i in tl.range(num_partials):
+        total += tl.load(partials + (model * num_partials + i) * 16384 + place)
+    by_output = tl.permute(tl.reshape(total, [4, 16, 4, 16]), (3, 1, 0, 2))  # channel, input channel, row, 3 - column
+    n = tl.arange(0, 256)
+    out_channel = tl.arange(0, 16)[:, None]
+    inner = (n // 4) * 4 + 3 - n % 4
+    out = gradient + model * P + CONV1_SIZE + out_channel * 1024 + tl.program_id(0) * 256 + inner[None, :]
+    tl.store(out, tl.reshape(by_output, [16, 256]) * scale)

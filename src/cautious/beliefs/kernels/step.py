@@ -26,7 +26,9 @@ GRADIENT_SCALE = 64.0
 class Workspace:
     """Everything between parameters and gradient, for a fixed number of models and a padded batch B."""
 
-    def __init__(self, num_models: int, padded: int, partial_size: int, device: torch.device) -> None:
+    def __init__(
+        self, num_models: int, padded: int, partial_size: int, variant: Variant, device: torch.device
+    ) -> None:
         """Reserve device memory: about 27 KiB a model and image."""
 
         def zeros(*shape: int, dtype: torch.dtype = torch.float16) -> Tensor:
@@ -41,10 +43,16 @@ class Workspace:
         self.weights_2 = zeros(25, 64, 64)  # places no filter tap reaches stay zero
         self.weights_2t = zeros(4, 64, 64)
         self.packed = zeros(packing.PACKED)
-        self.window_sums = zeros(25, 64, 64, dtype=torch.float32)
-        self.dense_partials = zeros(padded // self.tuning.dense_block, partial_size, dtype=torch.float32)
-        num_programs = layout.MAP_1 * padded // self.tuning.conv1_gradient_block
-        self.conv1_partials = zeros(num_programs, layout.CONV1_SIZE, dtype=torch.float32)
+        num_partials = padded // self.tuning.dense_block
+        self.dense_partials = zeros(num_partials, partial_size, dtype=torch.float32)
+        if variant is Variant.HOPPER:
+            num_partials = padded // 64 // layout.hopper_blocks(padded)
+            self.conv2_partials = zeros(num_partials, 4, 64, 64, dtype=torch.float32)
+            self.conv1_partials = zeros(2 * num_partials, layout.CONV1_SIZE, dtype=torch.float32)
+        else:
+            num_partials = layout.MAP_1 * padded // self.tuning.conv1_gradient_block
+            self.conv2_partials = zeros(25, 64, 64, dtype=torch.float32)
+            self.conv1_partials = zeros(num_partials, layout.CONV1_SIZE, dtype=torch.float32)
 
 
 class FusedImageStep:
@@ -131,7 +139,7 @@ class FusedImageStep:
         """Memory for a padded batch, kept from call to call and grown when more models come."""
         space = self._workspaces.get(padded)
         if space is None or len(space.pixels) < num_models:
-            space = Workspace(num_models, padded, self.layout.dense_size + 1, self._images.device)
+            space = Workspace(num_models, padded, self.layout.dense_size + 1, self.variant, self._images.device)
             self._workspaces[padded] = space
         return space
 
@@ -140,12 +148,7 @@ class FusedImageStep:
         self._forward(space, parameters, batch)
         self._dense(space, parameters, batch, coins)
         scale = 2 / (batch.shape[1] * self.layout.num_actions * self._scale)
-        if self.variant is Variant.HOPPER:
-            from cautious.beliefs.kernels import hopper
-
-            hopper.convolution_gradients(space, gradient, scale)
-        else:
-            self._backward(space, gradient, scale)
+        self._backward(space, gradient, scale)
         self._collect(space, gradient, losses, batch.shape[1], scale)
 
     @property
@@ -185,23 +188,29 @@ class FusedImageStep:
     def _backward(self, space: Workspace, gradient: Tensor, scale: float) -> None:
         num_models, P = gradient.shape
         B, tuning = space.pixels.shape[2], space.tuning
-        num_programs = space.conv1_partials.shape[1]
+        if self.variant is Variant.HOPPER:
+            from cautious.beliefs.kernels import hopper
+
+            hopper.convolution_gradients(space, num_models)
+            packing.fold_rows[(4, num_models)](space.conv2_partials, gradient, space.conv2_partials.shape[1], scale, P)
+            return
         backward.conv2_gradient[(5, num_models)](
-            space.map_1.view(torch.float16), space.gradient_2, space.window_sums, _bound(16 * B // 64),
+            space.map_1.view(torch.float16), space.gradient_2, space.conv2_partials, _bound(16 * B // 64),
             B, 64, tuning.conv2_gradient_stages,
         )  # fmt: skip
-        packing.fold_windows[(16, num_models)](space.window_sums, gradient, scale, P)
-        backward.conv1_gradient[(num_programs, num_models)](
+        packing.fold_windows[(16, num_models)](space.conv2_partials, gradient, scale, P)
+        backward.conv1_gradient[(space.conv1_partials.shape[1], num_models)](
             space.map_1, space.gradient_2, space.pixels, space.weights_2t, space.conv1_partials, _bound(layout.MAP_1),
             B, tuning.conv1_gradient_block, tuning.conv1_gradient_stages, self._ptx,
         )  # fmt: skip
-        packing.add_partials[(9, num_models)](
-            space.conv1_partials, gradient, gradient, _bound(num_programs), 0, layout.CONV1_SIZE, scale, 0.0,
-            1024, P, layout.CONV1_SIZE, 128,
-        )  # fmt: skip
 
     def _collect(self, space: Workspace, gradient: Tensor, losses: Tensor, batch_size: int, scale: float) -> None:
+        """Everything but conv2's weights: sums over programs, in a fixed order."""
         num_models, P = gradient.shape
+        packing.add_partials[(9, num_models)](
+            space.conv1_partials, gradient, losses, _bound(space.conv1_partials.shape[1]), 0, layout.CONV1_SIZE, scale,
+            0.0, 1024, P, layout.CONV1_SIZE, 128,
+        )  # fmt: skip
         _, num_partials, stride = space.dense_partials.shape
         packing.add_partials[(triton.cdiv(stride, 256), num_models)](
             space.dense_partials, gradient, losses, _bound(num_partials), layout.DENSE_START, stride - 1, scale,
