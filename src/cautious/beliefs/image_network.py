@@ -133,9 +133,7 @@ def forward(network: ImageNetwork, parameters: Tensor, images: Tensor, help_avai
     first = first.view(num_models * batch, FIRST, FIRST, CHANNELS[0]).permute(0, 3, 1, 2)
     best, first_choice = torch.ops.aten.max_pool2d_with_indices(first, [2, 2], [2, 2])
     pooled = _side_by_side(best.relu_(), num_models)
-    kernels = part["conv2.weight"].flatten(0, 1).contiguous(memory_format=torch.channels_last)
-    with _exact_convolution():
-        second = torch.nn.functional.conv2d(pooled, kernels, part["conv2.bias"].flatten(), groups=num_models)
+    second = _second_convolution(pooled, part["conv2.weight"], part["conv2.bias"])
     best, second_choice = torch.ops.aten.max_pool2d_with_indices(second, [2, 2], [2, 2])
     features = (
         best.relu_().reshape(batch, num_models, NUM_FEATURES).transpose(0, 1)
@@ -187,6 +185,22 @@ def backward(network: ImageNetwork, parameters: Tensor, seen: Activations, slope
     to_first = to_first.permute(0, 2, 3, 1).reshape(num_models, -1, CHANNELS[0])
     gradient["conv1.weight"] = torch.bmm(seen.patches.transpose(1, 2), to_first).transpose(1, 2)
     return torch.cat([gradient[name].reshape(num_models, -1) for name in network.shapes], dim=1)
+
+
+def _second_convolution(pooled: Tensor, kernels: Tensor, bias: Tensor) -> Tensor:
+    """[B, M*64, 11, 11], [M, 16, 64, 4, 4], [M, 16] -> [B, M*16, 8, 8], channels last.
+
+    On a GPU a matrix product over patches, since libraries are slow at grouped convolutions in float32 there.
+    """
+    num_models = len(kernels)
+    if pooled.device.type == "cpu":
+        by_channel = kernels.flatten(0, 1).contiguous(memory_format=torch.channels_last)
+        return torch.nn.functional.conv2d(pooled, by_channel, bias.flatten(), groups=num_models)
+    by_model = _one_by_one(pooled, num_models).permute(0, 2, 3, 1)  # [M*B, 11, 11, 64]
+    patches = by_model.unfold(1, KERNEL, 1).unfold(2, KERNEL, 1)  # [M*B, 8, 8, 64, 4, 4]
+    rows = patches.reshape(num_models, -1, CHANNELS[0] * KERNEL**2)
+    second = torch.baddbmm(bias.unsqueeze(1), rows, kernels.flatten(2).transpose(1, 2))  # [M, B*64, 16]
+    return _side_by_side(second.view(-1, SECOND, SECOND, CHANNELS[1]).permute(0, 3, 1, 2), num_models)
 
 
 def _padded(values: Tensor, dim: int) -> Tensor:

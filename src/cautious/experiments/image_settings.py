@@ -43,6 +43,8 @@ class ImageExperiment:
     """Images of each test set to use; all if None."""
     num_dial_images: int = 1000
     """Images for what the paper lacks: the full dial, and the curve over the number of models."""
+    num_parts: int = 5
+    """Random parts of the ensemble for each number of models of that curve."""
     curve_sizes: tuple[int, ...] = (20, 40, 80, 160, 320, 640, 1280, 2000)
     """Numbers of models of that curve."""
 
@@ -122,6 +124,7 @@ def _smoke(task: str) -> ImageExperiment:
         num_train=1000 if task == "data-extent" else 200,
         num_test=40,
         num_dial_images=20,
+        num_parts=2,
         curve_sizes=(20,),
     )
 
