@@ -172,8 +172,8 @@ def adam_step(shard: Shard, gradient: Tensor, step: int, learning_rate: float, w
 
         m = β₁m + (1-β₁)g,   v = β₂v + (1-β₂)g²,   w = w - η m̂ / (√v̂ + ε)
 
-    On a GPU one fused kernel. On the CPU written out in single operations: a fused one may round the last few entries of a tensor differently, and where those
-    fall depends on how many models are in it.
+    On a GPU one fused kernel. On the CPU written out in single operations: a fused one may round the last few entries of a
+    tensor differently, and where those fall depends on how many models are in it.
     """
     if shard.parameters.is_cuda and triton_available():
         from cautious.beliefs.kernels.adam import adam_step as fused_step

@@ -213,7 +213,9 @@ def _gradients(
     patches = gl.allocate_shared_memory(gl.float16, [4 * STAGES, 1, 4, 4, IMAGES], pixels.layout)
     filters = gl.allocate_shared_memory(gl.float16, [4, 64, 64], weights.layout)
     plain: gl.constexpr = gl.BlockedLayout([1, 8], [8, 4], [4, 1], [1, 0])
-    ones = gl.allocate_shared_memory(gl.float16, [16, IMAGES], window, gl.full([16, IMAGES], 1.0, gl.float16, plain))
+    ones = gl.allocate_shared_memory(
+        gl.float16, [16, IMAGES], window, gl.full([16, IMAGES], 1.0, gl.float16, plain)
+    )
     row_full = gl.allocate_shared_memory(gl.int64, [ROWS, 1], mbarrier.MBarrierLayout())
     row_empty = gl.allocate_shared_memory(gl.int64, [ROWS, 1], mbarrier.MBarrierLayout())
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())

@@ -26,7 +26,9 @@ GRADIENT_SCALE = 64.0
 class Workspace:
     """Everything between parameters and gradient, for a fixed number of models and a padded batch B."""
 
-    def __init__(self, num_models: int, padded: int, partial_size: int, variant: Variant, device: torch.device) -> None:
+    def __init__(
+        self, num_models: int, padded: int, partial_size: int, variant: Variant, device: torch.device
+    ) -> None:
         """Reserve device memory: about 27 KiB a model and image."""
 
         def zeros(*shape: int, dtype: torch.dtype = torch.float16) -> Tensor:
@@ -99,9 +101,7 @@ class FusedImageStep:
         largest = self._targets.nan_to_num().abs().clamp(min=1).amax(dim=(0, 1)) * self._loss_weights.abs()
         self._scale = GRADIENT_SCALE / max(float(largest.max()), 1e-30)
 
-    def loss_and_gradient(
-        self, parameters: Tensor, batch: Tensor, coins: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def loss_and_gradient(self, parameters: Tensor, batch: Tensor, coins: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Loss of each model on its own batch, and its gradient.
 
             loss = 1/(B A) Σ_b Σ_a w_a (prediction_ba - target_ba)²
@@ -131,9 +131,7 @@ class FusedImageStep:
             found = f"{parameters.dtype} {list(parameters.shape)}"
             raise InvalidInputError(f"parameters: expected float32 [M, {wanted}], got {found}.")
         if batch.dim() != 2 or len(batch) != len(parameters) or batch.shape[1] < 1 or batch.dtype != torch.int64:
-            raise InvalidInputError(
-                f"batch: expected int64 [{len(parameters)}, B], got {batch.dtype} {list(batch.shape)}."
-            )
+            raise InvalidInputError(f"batch: expected int64 [{len(parameters)}, B], got {batch.dtype} {list(batch.shape)}.")
         if (coins is not None) != self.layout.has_help_bit or (coins is not None and coins.shape != batch.shape):
             raise InvalidInputError("coins: expected [M, B] with a help bit, and None without one.")
 
