@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.image_network import SIDE, ImageNetwork, backward, forward
+from cautious.beliefs.image_network import ImageNetwork, as_images, backward, forward
 from cautious.beliefs.kernels import triton_available
 from cautious.beliefs.shards import Batch, fingerprint_of
 from cautious.errors import InvalidInputError
@@ -41,7 +41,7 @@ class ImageTraining:
         """Take the training data.
 
         Args:
-            images: Bytes [S, 28, 28].
+            images: [S, 28, 28], bytes, or numbers from 0 to 1.
             rewards: What each action pays on each image, [S, A]; or [2, S, A], without and with help available: then the
                 network has a help bit, drawn fairly for each image in each epoch. NaN where nothing is known: no loss.
             loss_weights: Weight of each action in the loss, [A]; all 1 if not given.
@@ -49,7 +49,7 @@ class ImageTraining:
             kernels: How to compute on a GPU: "auto" takes the fused kernels where Triton is installed, "plain" never, and
                 any name of `beliefs.kernels.tuning.Variant` that one.
         """
-        self._images = as_image_bytes(images).to(device)
+        self._images = as_images(images).to(device)
         table = as_float_tensor(rewards, "rewards").float()
         if table.dim() not in (2, 3) or (table.dim() == 3 and len(table) != 2):
             raise InvalidInputError(f"rewards: expected shape [S, A] or [2, S, A], got {list(table.shape)}.")
@@ -112,13 +112,3 @@ class ImageTraining:
             losses += (weighted * errors).flatten(1).sum(dim=1)
             gradient += backward(self.network, parameters, seen, 2 * weighted)
         return losses, gradient
-
-
-def as_image_bytes(images: Any) -> Tensor:
-    """Images as bytes [S, 28, 28], checked."""
-    tensor = torch.as_tensor(np.asarray(images) if not isinstance(images, Tensor) else images)
-    if tensor.dtype != torch.uint8:
-        raise InvalidInputError(f"images: expected bytes (uint8) from 0 to 255, got {tensor.dtype}.")
-    if tensor.dim() != 3 or tuple(tensor.shape[1:]) != (SIDE, SIDE) or not len(tensor):
-        raise InvalidInputError(f"images: expected shape [S, {SIDE}, {SIDE}], got {list(tensor.shape)}.")
-    return tensor
