@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.cores import on_every_core
+from cautious.beliefs.diagnosis import Diagnosis
 from cautious.beliefs.files import load_json, load_tensors, pick, save_json, save_tensors
 from cautious.beliefs.networks import Network, restored
 from cautious.errors import BadFileError, InvalidInputError
@@ -46,6 +47,8 @@ class RewardEnsemble:
         self.losses = torch.full((len(parameters),), torch.nan) if losses is None else losses
         self.settings = dict(settings or {})
         self._states = states
+        self.diagnosis: Diagnosis | None = None
+        """How the models did on familiar states that were kept back, if `fit_ensemble` made them."""
 
     @property
     def num_models(self) -> int:
@@ -56,6 +59,11 @@ class RewardEnsemble:
     def num_actions(self) -> int:
         """A."""
         return self.network.num_actions
+
+    @property
+    def state_shape(self) -> tuple[int, ...]:
+        """Shape of one state."""
+        return self.network.state_shape
 
     def __repr__(self) -> str:
         """Sizes; the weights are many."""

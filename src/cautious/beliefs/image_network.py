@@ -44,6 +44,7 @@ class ImageNetwork:
     help_bit: bool = False
 
     name = "image"
+    state_shape = (SIDE, SIDE)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cautious.beliefs.image_network import ImageNetwork, as_images, backward, forward
 from cautious.beliefs.kernels import triton_available
+from cautious.beliefs.loss import squared_error
 from cautious.beliefs.shards import Batch, fingerprint_of
 from cautious.errors import InvalidInputError
 from cautious.types import as_float_tensor, check_finite, check_shape
@@ -107,8 +108,7 @@ class ImageTraining:
             coins = None if batch.coins is None else batch.coins[:, part]
             seen = forward(self.network, parameters, self._images[samples], coins)
             targets = self._rewards[0 if coins is None else coins, samples]  # [M, b, A]
-            errors = torch.nan_to_num(seen.predictions - targets, nan=0.0)  # what is not known carries no loss
-            weighted = errors * self._loss_weights / (size * self.network.num_actions)
-            losses += (weighted * errors).flatten(1).sum(dim=1)
-            gradient += backward(self.network, parameters, seen, 2 * weighted)
+            loss, slope = squared_error(seen.predictions, targets, self._loss_weights, size)
+            losses += loss
+            gradient += backward(self.network, parameters, seen, slope)
         return losses, gradient

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import threading
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from cautious.beliefs.loss import squared_error
 from cautious.beliefs.shards import Batch, fingerprint_of
 from cautious.errors import InvalidInputError
 from cautious.types import as_float_tensor, check_finite, check_shape
@@ -35,6 +37,7 @@ class ModuleNetwork:
         """Build one module to learn its shape, and try it on an example [B, ...]."""
         self._factory = factory
         self._module = _built(factory, 0)
+        self._copies = threading.local()
         buffers = [name for name, _ in self._module.named_buffers()]
         if buffers:
             raise InvalidInputError(
@@ -46,7 +49,7 @@ class ModuleNetwork:
             raise InvalidInputError("network: the module has no parameters, so there is nothing to train.")
         self._sizes = [math.prod(shape) for shape in self._shapes.values()]
         self.num_parameters = sum(self._sizes)
-        self._inputs = tuple(example.shape[1:])
+        self.state_shape: tuple[int, ...] = tuple(example.shape[1:])
         self.num_actions = self._try_out(example[:2].float())
 
     def _try_out(self, example: Tensor) -> int:
@@ -65,6 +68,12 @@ class ModuleNetwork:
             raise InvalidInputError(f"network: expected rewards [B, A] from the module, got {list(found.shape[1:])}.")
         return int(found.shape[2])
 
+    def _call(self, own: dict[str, Tensor], inputs: Tensor) -> Tensor:
+        """One model's rewards [B, A]. `functional_call` lends weights to the module, so each thread has a copy of it."""
+        if not hasattr(self._copies, "module"):
+            self._copies.module = copy.deepcopy(self._module)
+        return torch.func.functional_call(self._copies.module, own, (inputs,))
+
     def describe(self) -> dict[str, Any]:
         """The module's parameters by name; the code that makes it is not kept."""
         return {"parameters": {name: list(shape) for name, shape in self._shapes.items()}}
@@ -76,7 +85,7 @@ class ModuleNetwork:
 
     def as_states(self, states: Any) -> tuple[Tensor, ...]:
         """States as numbers [S, ...] of the shape that the network was made for."""
-        return (as_inputs(states, self._inputs),)
+        return (as_inputs(states, self.state_shape),)
 
     def split(self, parameters: Tensor) -> dict[str, Tensor]:
         """[M, P] -> the module's parameters by name, each with M in front, each at an address of its own."""
@@ -89,34 +98,36 @@ class ModuleNetwork:
     def predict(self, parameters: Tensor, *states: Tensor) -> Tensor:
         """Every model's rewards on the same inputs: [M, P], [S, ...] -> [M, S, A]."""
         (inputs,) = states
-        run = torch.func.vmap(lambda own: torch.func.functional_call(self._module, own, (inputs,)))
+        run = torch.func.vmap(lambda own: self._call(own, inputs))
         blocks = [run(self.split(part))[:count] for part, count in _blocks(parameters)]
         return torch.cat(blocks)
 
     def loss_and_gradient(
-        self, parameters: Tensor, loss: Callable[..., Tensor], *batch: Tensor
+        self, parameters: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Each model's loss(rewards [B, A], *batch[1:]) on its own batch, and the gradient: [M, P] -> [M], [M, P].
-
-        Args:
-            parameters: [M, P].
-            loss: From one model's rewards [B, A] and the rest of its batch to one number.
-            batch: Inputs [M, B, ...] and whatever else the loss takes, each with M in front.
-        """
-
-        def one(own: dict[str, Tensor], inputs: Tensor, *rest: Tensor) -> Tensor:
-            return loss(torch.func.functional_call(self._module, own, (inputs,)), *rest)
-
-        step = torch.func.vmap(torch.func.grad_and_value(one))
+        """`squared_error` of each model on its own batch, and its gradient: [M, P], [M, B, ...], [M, B, A] -> [M], [M, P]."""
         losses, gradients = [], []
-        first = 0
-        for part, count in _blocks(parameters):
-            own_batch = [_filled(values[first : first + count]) for values in batch]
-            slopes, values = step(self.split(part), *own_batch)
-            gradients.append(torch.cat([slopes[name].reshape(WIDTH, -1) for name in self._shapes], dim=1)[:count])
-            losses.append(values[:count])
-            first += count
-        return torch.cat(losses).detach(), torch.cat(gradients).detach()
+        for first in range(0, len(parameters), WIDTH):
+            block = slice(first, first + WIDTH)
+            count = len(parameters[block])
+            own, seen, paid = (_filled(part[block]) for part in (parameters, inputs, targets))
+            loss, gradient = self._block_step(own, seen, paid, weights)
+            losses.append(loss[:count])
+            gradients.append(gradient[:count])
+        return torch.cat(losses), torch.cat(gradients)
+
+    def _block_step(
+        self, parameters: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The same for one block of `WIDTH` models."""
+
+        def one(own: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+            predictions, pull = torch.func.vjp(lambda weights: self._call(weights, inputs), own)  # type: ignore[misc]
+            loss, slope = squared_error(predictions, targets, weights, len(inputs))
+            return loss.detach(), pull(slope)[0]
+
+        losses, slopes = torch.func.vmap(one)(self.split(parameters), inputs, targets)
+        return losses, torch.cat([slopes[name].reshape(WIDTH, -1) for name in self._shapes], dim=1).detach()
 
 
 def _blocks(parameters: Tensor) -> list[tuple[Tensor, int]]:
@@ -161,6 +172,24 @@ class VectorNetwork(ModuleNetwork):
     def describe(self) -> dict[str, Any]:
         """Sizes of the layers."""
         return dict(self._described)
+
+    def _block_step(
+        self, parameters: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """By the chain rule, written out: several times as fast as `torch.func` at this size."""
+        part = list(self.split(parameters).values())
+        kernels, biases = part[::2], part[1::2]  # [W, out, in], [W, out]
+        seen = [inputs]
+        for number, (kernel, bias) in enumerate(zip(kernels, biases, strict=True)):
+            following = torch.baddbmm(bias.unsqueeze(1), seen[-1], kernel.transpose(1, 2))
+            seen.append(following.relu_() if number < len(kernels) - 1 else following)
+        losses, slope = squared_error(seen.pop(), targets, weights, inputs.shape[1])
+        gradients: list[Tensor] = []
+        for kernel in reversed(kernels):
+            before = seen.pop()
+            gradients[:0] = [torch.bmm(slope.transpose(1, 2), before).flatten(1), slope.sum(dim=1)]
+            slope = torch.ops.aten.threshold_backward(torch.bmm(slope, kernel), before, 0)  # zero where the ReLU is
+        return losses, torch.cat(gradients, dim=1)
 
 
 def as_inputs(states: Any, shape: tuple[int, ...] | None = None) -> Tensor:
@@ -210,12 +239,6 @@ class ModuleTraining:
         return self.network.init(rng)
 
     def loss_and_gradient(self, parameters: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Weighted mean squared error of each model on its own batch, and its gradient: [M, P], [M, B] -> [M], [M, P]."""
-
-        def loss(predictions: Tensor, targets: Tensor) -> Tensor:
-            errors = torch.where(targets.isnan(), 0.0, predictions - targets.nan_to_num())
-            return (errors.square() * self._weights).mean()
-
-        return self.network.loss_and_gradient(
-            parameters, loss, self._inputs[batch.samples], self._rewards[batch.samples]
-        )
+        """`squared_error` of each model on its own batch, and its gradient: [M, P], [M, B] -> [M], [M, P]."""
+        inputs, targets = self._inputs[batch.samples], self._rewards[batch.samples]
+        return self.network.loss_and_gradient(parameters, inputs, targets, self._weights)

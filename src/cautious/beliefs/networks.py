@@ -30,6 +30,11 @@ class Network(Protocol):
         """P."""
         ...
 
+    @property
+    def state_shape(self) -> tuple[int, ...]:
+        """Shape of one state (of its image, where a help bit goes with it)."""
+        ...
+
     def describe(self) -> dict[str, Any]:
         """What a file needs to say about it."""
         ...
