@@ -21,6 +21,7 @@ _HOMES = {
     "RewardEnsemble": "cautious.beliefs.ensemble",
     "fit_ensemble": "cautious.beliefs.fit",
     "CautiousPolicy": "cautious.policy",
+    "calibrate": "cautious.evaluation.calibration",
     "solve_bandit": "cautious.solvers.bandit",
     "solve_mdp": "cautious.solvers.mdp",
     "optimal_policy": "cautious.solvers.optimal",
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.beliefs.fit import fit_ensemble
     from cautious.errors import CautiousError, InvalidInputError
+    from cautious.evaluation.calibration import calibrate
     from cautious.ops.risk import KofN
     from cautious.policy import CautiousPolicy
     from cautious.solvers.bandit import solve_bandit

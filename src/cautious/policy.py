@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,12 +12,14 @@ from torch import Tensor
 
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.files import load_json, load_tensors, pick, save_json, save_tensors
+from cautious.beliefs.table import TableBelief, state_numbers
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.ops.risk import KofN
 from cautious.seeding import stream
 from cautious.solvers.bandit import solve_bandit
 from cautious.solvers.mdp import solve_mdp
 from cautious.solvers.mdp_files import load_mdp, save_mdp
+from cautious.solvers.optimal import optimal_policy
 from cautious.types import Sampling, as_float_tensor, check_finite, check_shape, parse_choice, parse_count
 from cautious.worlds.mdp import TabularMDP
 
@@ -49,27 +51,6 @@ class Decision:
     def opinions(self) -> Tensor:
         """What each model says each action pays, [M, B, A]; computed on demand."""
         return self._opinions()
-
-
-class TableBelief:
-    """A belief about a finite number of states, as an array [M, S, A]; states are their numbers."""
-
-    def __init__(self, rewards: Any) -> None:
-        """Keep the checked array."""
-        self.table = as_float_tensor(rewards, "belief")
-        check_shape(self.table, "M S A", "belief")
-        check_finite(self.table, "belief")
-
-    state_shape = ()
-
-    @property
-    def num_models(self) -> int:
-        """M."""
-        return len(self.table)
-
-    def rewards(self, states: Any) -> Tensor:
-        """Rewards [M, B, A] in the states of these numbers [B]."""
-        return self.table[:, state_numbers(states, self.table.shape[1])]
 
 
 class CautiousPolicy:
@@ -116,7 +97,7 @@ class CautiousPolicy:
         num_models = getattr(self.belief, "num_models", None)
         if num_models is not None:
             self.level.rank_weights(num_models)  # says so if n exceeds the models there are
-        self._table = None if mdp is None else self._solve_mdp(mdp)
+        self._table = None if mdp is None else self._solve_mdp(mdp, [self.level])
 
     def decide(self, states: Any) -> Decision:
         """What to do in each state.
@@ -125,12 +106,12 @@ class CautiousPolicy:
             states: One row a state, as the belief takes them; with an array as belief, or an MDP, their numbers [B].
         """
         if self._table is not None:
-            numbers = state_numbers(states, self._table[0].shape[0])
-            cautious, ordinary = (policy[numbers] for policy in self._table)
+            numbers = state_numbers(states, len(self._table[1]))
+            cautious, ordinary = self._table[0][0, numbers], self._table[1][numbers]
             return _decision(cautious, ordinary, lambda: self.belief.rewards(numbers))
         rewards = self._rewards(states)
-        solution = self._solve(rewards)
-        return _decision(*solution, lambda: rewards)
+        policies, ordinary = self._solve(rewards, [self.level])
+        return _decision(policies[0], ordinary, lambda: rewards)
 
     def predict(
         self,
@@ -154,6 +135,16 @@ class CautiousPolicy:
         decision = self.decide(states)
         actions = decision.action.numpy() if deterministic else self._drawn(decision.probabilities.numpy())
         return (actions[0] if single else actions), state
+
+    def caution_at(self, levels: Sequence[KofN], states: Any) -> Tensor:
+        """Caution that other levels would show in these states, [L, B], all solved in one call."""
+        if self.mdp is not None:
+            policies, ordinary = self._solve_mdp(self.mdp, levels)
+            numbers = state_numbers(states, len(ordinary))
+            policies, ordinary = policies[:, numbers], ordinary[numbers]
+        else:
+            policies, ordinary = self._solve(self._rewards(states), levels)
+        return _total_variation(policies, ordinary)
 
     def save(self, folder: Path | str) -> None:
         """Write the policy with its belief (safetensors, JSON)."""
@@ -209,31 +200,37 @@ class CautiousPolicy:
         check_finite(rewards, "belief")
         return rewards
 
-    def _solve(self, rewards: Tensor) -> tuple[Tensor, Tensor]:
+    def _solve(self, rewards: Tensor, levels: Sequence[KofN]) -> tuple[Tensor, Tensor]:
+        """Policies of levels [L, B, A], and the ordinary one [B, A]."""
         solution = solve_bandit(
             rewards,
-            self.level,
+            list(levels),
             regime="single-state",
             num_iterations=self._num_iterations,
             sampling=self._sampling,
             seed=self._seed,
             track_exact=True,
         )
-        return solution.best_policy.cpu(), _greedy(rewards.double().mean(dim=0)).cpu()
+        ordinary = _greedy(rewards.double().mean(dim=0)).cpu()
+        policies = solution.best_policy.cpu()
+        for number, level in enumerate(levels):
+            if level.k == level.n:  # the mean of all that are drawn: known without a game
+                policies[number] = ordinary
+        return policies, ordinary
 
-    def _solve_mdp(self, mdp: TabularMDP) -> tuple[Tensor, Tensor]:
+    def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[KofN]) -> tuple[Tensor, Tensor]:
+        """The same for all states of an MDP, [L, S, A] and [S, A]; the ordinary policy is the optimum of the mean reward."""
         if not isinstance(self.belief, TableBelief):
             raise InvalidInputError("belief: with an MDP it must be an array [M, S, A] over the MDP's states.")
-        levels = [self.level, KofN(self.level.n, self.level.n)]
         solution = solve_mdp(
             mdp,
             self.belief.table,
-            levels,
+            list(levels),
             num_iterations=self._num_iterations,
             sampling=self._sampling,
             seed=self._seed,
         )
-        return solution.best_policy[0], solution.best_policy[1]
+        return solution.best_policy, optimal_policy(mdp, self.belief.table.mean(dim=0)).policy
 
     def _as_batch(self, observation: Any) -> tuple[bool, Any]:
         """Whether it is one state, and a batch of states in any case."""
@@ -251,25 +248,16 @@ class CautiousPolicy:
         return np.minimum((probabilities.cumsum(axis=1) <= luck).sum(axis=1), probabilities.shape[1] - 1)
 
 
-def state_numbers(states: Any, num_states: int) -> Tensor:
-    """Numbers of states [B], checked."""
-    numbers = as_float_tensor(states, "states")
-    whole = numbers.long()
-    if numbers.dim() != 1 or not len(numbers) or bool((whole != numbers).any()):
-        raise InvalidInputError(f"states: expected whole numbers [B], got shape {list(numbers.shape)}.")
-    if bool(((whole < 0) | (whole >= num_states)).any()):
-        raise InvalidInputError(
-            f"states: numbers from {int(whole.min())} to {int(whole.max())}; there are {num_states}, counted from 0."
-        )
-    return whole
-
-
 def _greedy(reward: Tensor) -> Tensor:
     """The ordinary policy: the best action under a reward function, shared evenly where several are best, [B, A]."""
     best = (reward == reward.amax(dim=-1, keepdim=True)).double()
     return best / best.sum(dim=-1, keepdim=True)
 
 
+def _total_variation(policy: Tensor, ordinary: Tensor) -> Tensor:
+    """[..., B, A], [B, A] -> [..., B]."""
+    return 0.5 * (policy - ordinary).abs().sum(dim=-1)
+
+
 def _decision(cautious: Tensor, ordinary: Tensor, opinions: Callable[[], Tensor]) -> Decision:
-    caution = 0.5 * (cautious - ordinary).abs().sum(dim=-1)
-    return Decision(cautious.argmax(dim=-1), cautious, caution, ordinary, opinions)
+    return Decision(cautious.argmax(dim=-1), cautious, _total_variation(cautious, ordinary), ordinary, opinions)
