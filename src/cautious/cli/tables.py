@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rich.columns import Columns
+from rich.markup import escape
 from rich.panel import Panel
 from rich.style import Style
 from rich.table import Table
@@ -13,8 +13,8 @@ from rich.text import Text
 
 from cautious.experiments.drives import Drive
 from cautious.report.animation import caption, terminal_lines
-from cautious.report.html import dial_rows
 from cautious.report.ledger import Verdict
+from cautious.report.tables import Table as Results
 from cautious.solvers.solution import Certificate
 
 
@@ -31,14 +31,20 @@ def certificate_table(levels: Sequence[str], certificates: Mapping[str, Certific
     return table
 
 
-def dial_table(numbers: dict[str, Any]) -> Table:
-    """The caution dial of a driving run: safety and certificate, a row a level."""
-    title = f"the caution dial: driving where obstacles were never on the road before (p = {numbers['probability']:g})"
-    table = Table(title=title, caption="safety: means over runs; value, bound and gap: best policy of the exact run")
-    for heading in ("level", "speed", "collisions", "collision speed", "value", "bound for all", "gap"):
-        table.add_column(heading, justify="right")
-    for row in dial_rows(numbers):
-        table.add_row(*row)
+def result_table(results: Results) -> Table:
+    """A table of the report, for the terminal; labels that repeat are said once."""
+    table = Table(title=results.title, caption=results.note)
+    for number, heading in enumerate(results.header):
+        table.add_column(heading, justify="left" if number < results.num_labels else "right")
+    before: tuple[str, ...] = ()
+    for row in results.rows:
+        labels = row[: results.num_labels]
+        again = results.num_labels > 1 and labels[:-1] == before
+        if before and not again:
+            table.add_section()
+        before = labels[:-1]
+        shown = ("",) * len(before) + row[len(before) :] if again else row
+        table.add_row(*map(escape, shown))
     return table
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -14,9 +14,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cautious.beliefs.files import write_whole
+from cautious.experiments.store import Store
 
 COLOURS = ("#0072b2", "#e69f00", "#d55e00", "#009e73", "#cc79a7", "#56b4e9")
 """Okabe & Ito's palette, told apart by colour-blind readers too."""
+
+FigureEntry = tuple[str, Callable[[Store], Figure]]
+"""A caption, and how to draw it."""
 
 
 def grid(num_rows: int, num_columns: int, width: float = 3.6, height: float = 3.2) -> tuple[Figure, np.ndarray]:
