@@ -55,7 +55,7 @@ class Claim:
             return Verdict(name, self.says, None, f"not run: {missing}")
         numbers += _letters_note(run) if images == "letters" else ""
         if self.paper_variants is not None and not run.has_paper_sizes(*self.paper_variants):
-            return Verdict(name, self.says, None, f"{_size_note(run)}; {numbers}")
+            return Verdict(name, self.says, None, f"{_size_note(run, self.paper_variants)}; {numbers}")
         return Verdict(name, self.says, shown, numbers)
 
 
@@ -64,8 +64,8 @@ def _letters_note(run: ImageRun) -> str:
     return "" if found == PAPER_LETTERS else f" (on {found:,} letters, not the paper's {PAPER_LETTERS:,})"
 
 
-def _size_note(run: ImageRun) -> str:
-    models = min(variant["training"]["num_models"] for variant in run.settings["variants"].values())
+def _size_note(run: ImageRun, variants: Sequence[str]) -> str:
+    models = min(run.num_models(name) for name in variants or run.variants)
     digits = run.num_images("digits, train")
     return f"not judged at {models:,} models and {digits:,} digits (the paper: {PAPER_MODELS:,} and {PAPER_DIGITS:,})"
 

@@ -31,15 +31,17 @@ def help_percent(run: ImageRun, images: str, regime: Regime, variant: str = MAIN
     return (100 * measured.means(regime, HELP)).tolist(), 100 * measured.optim(HELP)
 
 
-def falls_with_level(*regimes: Regime) -> Rule:
-    """The rule "help falls as k/N grows", in these regimes."""
+def falls_with_level(run: ImageRun, images: str) -> Finding:
+    """All-images help falls as k/N grows."""
+    levels, optim = help_percent(run, images, Regime.ALL_STATES)
+    return falls(levels), f"{listed(run.levels, levels, optim)} %"
 
-    def judge(run: ImageRun, images: str) -> Finding:
-        found = {regime: help_percent(run, images, regime) for regime in regimes}
-        texts = [f"{REGIMES[regime]}: {listed(run.levels, *both)} %" for regime, both in found.items()]
-        return all(falls(levels) for levels, _ in found.values()), "; ".join(texts)
 
-    return judge
+def rare_and_falling(run: ImageRun, images: str) -> Finding:
+    """Help falls as k/N grows, both regimes; where no level ever asks for help there is nothing that could fall."""
+    found = {words: help_percent(run, images, regime) for regime, words in REGIMES.items()}
+    texts = [f"{words}: {listed(run.levels, *both)} %" for words, both in found.items()]
+    return all(falls(levels) or not any(levels) for levels, _ in found.values()), "; ".join(texts)
 
 
 def between(low: float, high: float, first_only: bool) -> Rule:
@@ -136,7 +138,7 @@ ASK_FOR_HELP = (
     Claim(
         "AH2",
         "help on familiar digits is rare, and falls as k/N grows",
-        falls_with_level(*REGIMES),
+        rare_and_falling,
         sets=("digits",),
     ),
     Claim(
@@ -147,7 +149,7 @@ ASK_FOR_HELP = (
         paper_variants=(MAIN,),
         part=NUMBERS,
     ),
-    Claim("AH3", "all-images, fashion: help rises as k/N falls", falls_with_level(Regime.ALL_STATES)),
+    Claim("AH3", "all-images, fashion: help rises as k/N falls", falls_with_level),
     Claim(
         "AH3",
         "up to 29 % for 1-of-20: between 20 and 40 %",
@@ -158,7 +160,7 @@ ASK_FOR_HELP = (
     Claim(
         "AH4",
         "all-images, letters: help rises as k/N falls",
-        falls_with_level(Regime.ALL_STATES),
+        falls_with_level,
         sets=("letters",),
     ),
     Claim(

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from cautious.experiments.store import Store
 from cautious.report.figures import grid
-from cautious.report.image_panels import SET_COLOURS, bit_words, colours_of, from_zero, level_legend, say, tidy
+from cautious.report.image_panels import SET_COLOURS, bit_words, colours_of, from_zero, legend, level_legend, say, tidy
 from cautious.report.image_run import REGIMES, ImageRun, as_tensor
 from cautious.report.image_violins import AXES, FACTORS, HELP, INDEX
 from cautious.types import Regime, Sampling
@@ -111,7 +111,8 @@ def _plot_models(axes: Axes, study: dict[str, Any], images: str, regime: Regime,
     sizes = np.array(study["sizes"], dtype=float)
     for place, (sampling, (line, marker)) in enumerate(SAMPLING_STYLES.items()):
         values = FACTORS[name] * as_tensor(study["behaviour"][str(regime)][str(sampling)][name]).numpy()  # [sizes, R]
-        shifted = sizes * (1.02 if place else 0.98)  # side by side, so that both ranges can be read
+        apart = max(1.5, sizes.max() / sizes.min()) ** 0.008  # side by side, so that both ranges can be read
+        shifted = sizes * (apart if place else 1 / apart)
         mean, low, high = values.mean(axis=1), values.min(axis=1), values.max(axis=1)
         axes.errorbar(
             shifted,
@@ -133,4 +134,4 @@ def _plot_models(axes: Axes, study: dict[str, Any], images: str, regime: Regime,
 def _style_legend(figure: Figure, sets: list[str], styles: dict[str, str]) -> None:
     lines = [Line2D([], [], color=SET_COLOURS[images], label=images) for images in sets]
     lines += [Line2D([], [], color="black", ls=style, label=words) for words, style in styles.items()]
-    figure.legend(handles=lines, loc="outside upper center", ncols=len(lines), frameon=False)
+    legend(figure, lines)

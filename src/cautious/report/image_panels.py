@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from cautious.report.figures import COLOURS
@@ -30,7 +31,20 @@ def level_legend(figure: Figure, levels: Sequence[str], optim: bool = True) -> N
     """One legend above all panels."""
     named = colours_of(levels) | ({"optim": OPTIM_COLOUR} if optim else {})
     patches = [Patch(color=colour, label=level) for level, colour in named.items()]
-    figure.legend(handles=patches, loc="outside upper center", ncols=len(patches), frameon=False)
+    legend(figure, patches)
+
+
+def legend(figure: Figure, handles: Sequence[Patch | Line2D], below: bool = False) -> None:
+    """One line of entries above or below all panels, close enough for a figure of one panel."""
+    figure.legend(
+        handles=list(handles),
+        loc="outside lower center" if below else "outside upper center",
+        ncols=len(handles),
+        frameon=False,
+        handlelength=1.4,
+        handletextpad=0.5,
+        columnspacing=1.2,
+    )
 
 
 def say(axes: Axes, text: str) -> None:

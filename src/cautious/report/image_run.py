@@ -118,14 +118,17 @@ class ImageRun:
         name = self.stage(self.main, images, bit, kind)
         return self.store.numbers(name) if self.store.has(name) else None
 
+    def num_models(self, variant: str) -> int:
+        """How many models an ensemble has."""
+        return int(self.settings["variants"][variant]["training"]["num_models"])
+
     def num_images(self, data: str) -> int:
         """How many images of a set such as "digits, train" the run used."""
         return int(self.settings["data"][data].split()[0])
 
     def has_paper_sizes(self, *variants: str) -> bool:
         """Whether these ensembles (all, if none is named) have as many models, and learnt from all digits."""
-        chosen = variants or tuple(self.variants)
-        models = [self.settings["variants"][name]["training"]["num_models"] for name in chosen]
+        models = [self.num_models(name) for name in variants or self.variants]
         return min(models) >= PAPER_MODELS and self.num_images("digits, train") == PAPER_DIGITS
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from cautious.experiments.store import Store
 from cautious.report.figures import COLOURS, grid
 from cautious.report.image_actions import LABELS
-from cautious.report.image_panels import LEVEL_COLOURS, action_names, say, tidy
+from cautious.report.image_panels import LEVEL_COLOURS, action_names, legend, say, tidy
 from cautious.report.image_run import ImageRun
 
 SHOWN = 4
@@ -37,9 +37,9 @@ def samples_figure(store: Store, images: str, bit: bool | None = None) -> Figure
     words = "asks for help" if run.task.help_action is not None else "departs from ordinary"
     for kind, much in enumerate(("most", "least")):
         first = panels[0][kind * count]
-        heading = first.text(0, 1.3, f"{run.levels[0]} {words} {much}", transform=first.transAxes, fontsize=11)
+        heading = first.text(0, 1.28, f"{run.levels[0]} {words} {much}", transform=first.transAxes, fontsize=11)
         heading.set_in_layout(False)  # or its panel would grow to its width
-    figure.suptitle(" ")  # room for the headings
+    figure.suptitle(" ", fontsize=15)  # room for the headings
     panels[1][0].set_ylabel("predicted reward")
     panels[2][0].set_ylabel("probability, %")
     for axes in panels[1:, 1:].flat:
@@ -92,4 +92,4 @@ def _legend(figure: Figure, run: ImageRun) -> None:
         Patch(color=CAUTIOUS, label=f"{run.levels[0]}, single-image"),
         Patch(color=ORDINARY, label=f"{run.levels[-1]}, single-image"),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
+    legend(figure, handles, below=True)

@@ -72,7 +72,7 @@ def violin_figure(store: Store, rows: Sequence[tuple[str, str]]) -> Figure:
     """One row of panels for each (variant, quantity); all-images left, single-image right."""
     run = ImageRun(store)
     several = len({variant for variant, _ in rows}) > 1
-    figure, panels = grid(len(rows), 2, width=4.6 + (1.6 if run.task.help_bit else 0), height=2.7)
+    figure, panels = grid(len(rows), 2, width=2.2 + 1.3 * max(1, len(run.novel)) * len(run.bits), height=2.7)
     for row, (variant, name) in zip(panels, rows, strict=True):
         for axes, (regime, words) in zip(row, REGIMES.items(), strict=True):
             if not run.novel:
