@@ -8,6 +8,7 @@ import torch
 from cautious.experiments.image_settings import image_experiment_at
 from cautious.experiments.images import Stage
 from cautious.experiments.store import Store
+from cautious.report.paper import paper_table
 from cautious.types import Regime
 from cautious.worlds.images import image_task
 
@@ -129,3 +130,80 @@ def scaled(chosen, factor):
         name: min(1.0, value * factor) if name == "optim" else tuple(min(1.0, x * factor) for x in value)
         for name, value in chosen.items()
     }
+
+
+def from_paper(cells_all, cells_single):
+    """The paper's rows of one quantity in both regimes as fractions; optim as it stands in the first, or small."""
+    optim = cells_all.get("optim")
+    return {
+        "all": tuple(cells_all[level].mean / 100 for level in LEVELS),
+        "single": tuple(cells_single[level].mean / 100 for level in LEVELS),
+        "optim": optim.mean / 100 if optim else 0.98,
+    }
+
+
+def paper_digits(run, variant, bit):
+    """Correct and help on digits exactly as the paper prints them."""
+    if run.task.name == "ask-for-help":
+        cells = paper_table(f"last_action_{variant.split('-')[1]}").cells
+        both = cells["all-images"], cells["single-image"]
+    elif run.task.name == "help-if-available":
+        group = "help available" if bit else "help unavailable"
+        both = paper_table("bit_TEST").cells[group], paper_table("bit_test").cells[group]
+    else:
+        group = f"{variant.split('-')[1]} %"
+        both = paper_table("last_action_std_TEST").cells[group], paper_table("last_action_std_test").cells[group]
+    return {name: from_paper(both[0][name], both[1][name]) for name in ("correct", "help")}
+
+
+NONE = {"all": (0.0,) * 4, "single": (0.0,) * 4, "optim": 0.0}
+WITHOUT = {"all": (4.0, 4.2, 4.6, 5.0), "single": (3.5, 3.8, 4.4, 5.0), "optim": 4.9}
+"""Index where help is unavailable: falls less."""
+BY_VARIANT = {
+    "ask-for-help": {
+        ("help-0.1", "fashion"): scaled(HELP, 0.5),
+        ("help-0.25", "fashion"): HELP,
+        ("help-0.5", "fashion"): {"all": (0.6, 0.5, 0.3, 0.2), "single": (0.99, 0.95, 0.8, 0.2), "optim": 0.1},
+        ("help-0.1", "letters"): {"all": (0.05, 0.04, 0.02, 0.01), "single": (0.3, 0.2, 0.1, 0.01), "optim": 0.005},
+        ("help-0.25", "letters"): {"all": (0.06, 0.05, 0.04, 0.03), "single": (0.68, 0.5, 0.3, 0.03), "optim": 0.0098},
+        ("help-0.5", "letters"): {"all": (0.4, 0.3, 0.2, 0.1), "single": (0.97, 0.9, 0.8, 0.1), "optim": 0.05},
+    },
+    "help-if-available": {
+        (name, images): scaled({"all": (0.4, 0.3, 0.2, 0.03), "single": (0.8, 0.7, 0.4, 0.03), "optim": 0.02}, factor)
+        for name, factor in (("help-0.02", 0.5), ("help-0.05", 1), ("help-0.2", 1.1))
+        for images in ("fashion", "letters")
+    },
+    "data-extent": {
+        (name, images): chosen
+        for name, chosen in (
+            ("extent-1", {"all": (0.1,) * 4, "single": (0.1, 0.12, 0.11, 0.1), "optim": 0.1}),
+            ("extent-10", HELP),
+            ("extent-100", scaled(HELP, 0.6)),
+        )
+        for images in ("fashion", "letters")
+    },
+}
+
+
+def bearing_out(folder, task, **options):
+    """A complete run that bears every claim of its task out."""
+    run = FakeRun(folder, task, **options)
+    for variant in run.variants:
+        for images in run.sets:
+            for bit in run.bits:
+                run.behaviour(variant, images, bit, **usual(run, variant, images, bit))
+                if variant == run.variants[0]:
+                    run.studies(images, bit)
+    run.store.save(f"belief-{run.variants[0]}", {"seconds": 3600.0})
+    return run
+
+
+def usual(run, variant, images, bit=None):
+    """The quantities of one stage of such a run."""
+    if run.task.help_action is None:
+        return {"correct": {"all": (0.98,) * 4, "single": (0.97,) * 4, "optim": 0.98}} if images == "digits" else {}
+    if images == "digits":
+        return paper_digits(run, variant, bit)
+    if bit is False:
+        return {"help": NONE, "index": WITHOUT}
+    return {"help": BY_VARIANT[run.task.name][variant, images]}

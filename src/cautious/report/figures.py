@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import matplotlib
@@ -60,10 +61,11 @@ def plot_dial(
     return figure
 
 
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure whole, in the format of the file's ending, and close it."""
-    kind = path.suffix.removeprefix(".")
-    write_whole(path, lambda target: figure.savefig(target, dpi=150, format=kind, metadata=_NO_DATE.get(kind)))
+def save_figure(figure: Figure, *paths: Path) -> None:
+    """Write a figure whole, in the format of each file's ending, and close it."""
+    for path in paths:
+        kind = path.suffix.removeprefix(".")
+        write_whole(path, partial(figure.savefig, dpi=150, format=kind, metadata=_NO_DATE.get(kind)))
     plt.close(figure)
 
 

@@ -46,8 +46,7 @@ def write_report(store: Store, folder: Path | None = None) -> Path:
 def draw_figure(store: Store, name: str, entry: FigureEntry, target: Path) -> Path:
     """Draw one figure into the folder's figures/, as SVG and PNG; returns the path of the latter."""
     path = target / "figures" / f"{name}.png"
-    for kind in (".svg", ".png"):
-        save_figure(entry[1](store), path.with_suffix(kind))
+    save_figure(entry[1](store), path.with_suffix(".svg"), path)
     return path
 
 

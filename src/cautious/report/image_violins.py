@@ -71,15 +71,16 @@ def plot_panel(axes: Axes, run: ImageRun, variant: str, regime: Regime, name: st
 def violin_figure(store: Store, rows: Sequence[tuple[str, str]]) -> Figure:
     """One row of panels for each (variant, quantity); all-images left, single-image right."""
     run = ImageRun(store)
-    several = len({variant for variant, _ in rows}) > 1
-    figure, panels = grid(len(rows), 2, width=2.2 + 1.3 * max(1, len(run.novel)) * len(run.bits), height=2.7)
+    width = max(3.5, 2.2 + len(run.novel) * len(run.bits))
+    figure, panels = grid(len(rows), 2, width=width, height=2.7)
     for row, (variant, name) in zip(panels, rows, strict=True):
         for axes, (regime, words) in zip(row, REGIMES.items(), strict=True):
             if not run.novel:
                 say(axes, "no novel images in this run")
                 continue
             plot_panel(axes, run, variant, regime, name)
-            axes.set_title(f"{run.words_for(variant)}, {words}" if several else words, fontsize=10)
+            title = ", ".join(part for part in (run.words_for(variant), words) if part)
+            axes.set_title(title, fontsize=10)
         row[0].set_ylabel(AXES[name])
     for name in AXES:
         _same_height([axes for row, own in zip(panels, rows, strict=True) if own[1] == name for axes in row], name)
