@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rich.box import SIMPLE_HEAD
 from rich.columns import Columns
-from rich.markup import escape
 from rich.panel import Panel
 from rich.style import Style
 from rich.table import Table
@@ -32,19 +32,19 @@ def certificate_table(levels: Sequence[str], certificates: Mapping[str, Certific
 
 
 def result_table(results: Results) -> Table:
-    """A table of the report, for the terminal; labels that repeat are said once."""
-    table = Table(title=results.title, caption=results.note)
-    for number, heading in enumerate(results.header):
-        table.add_column(heading, justify="left" if number < results.num_labels else "right")
+    """A table of the report, narrow enough for 80 columns: one column of labels, a line above each group of rows."""
+    table = Table(title=results.title, caption=results.note, box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    groups = results.num_labels - 1
+    table.add_column(results.header[groups])
+    for heading in results.header[results.num_labels :]:
+        table.add_column(heading, justify="right")
     before: tuple[str, ...] = ()
     for row in results.rows:
-        labels = row[: results.num_labels]
-        again = results.num_labels > 1 and labels[:-1] == before
-        if before and not again:
+        if row[:groups] != before:
             table.add_section()
-        before = labels[:-1]
-        shown = ("",) * len(before) + row[len(before) :] if again else row
-        table.add_row(*map(escape, shown))
+            before = row[:groups]
+            table.add_row(Text(", ".join(before), style="bold"))
+        table.add_row(*(Text(cell.replace(" ± ", "±")) for cell in row[groups:]))
     return table
 
 
