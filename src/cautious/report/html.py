@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from cautious.beliefs.files import write_whole
@@ -19,7 +19,8 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 70rem; marg
 h1, h2 { line-height: 1.2; } img { max-width: 100%; height: auto; }
 table { border-collapse: collapse; margin: 1rem 0; } th, td { padding: .3rem .7rem; border-bottom: 1px solid #ddd; }
 th { text-align: left; background: #f5f5f5; } td.number { text-align: right; font-variant-numeric: tabular-nums; }
-td { white-space: nowrap; } .ledger td { white-space: normal; } tr.first td { border-top: 2px solid #bbb; }
+td { white-space: nowrap; vertical-align: top; } th.number { text-align: right; }
+.ledger td { white-space: normal; } .ledger td:nth-child(3) { white-space: nowrap; } tr.first td { border-top: 2px solid #bbb; }
 .shown { color: #00695c; font-weight: 600; } .not { color: #b3261e; font-weight: 600; } .none { color: #777; }
 figure { margin: 2rem 0; } figcaption { color: #555; } small { color: #666; } .wide { overflow-x: auto; }
 """
@@ -34,10 +35,13 @@ def write_report(store: Store, folder: Path | None = None) -> Path:
     """
     contents = contents_of(store)
     target = store.folder if folder is None else folder
-    parts = [_head(store, contents), _ledger(contents.ledger(store)), *map(_table, contents.tables(store))]
+    tables = contents.tables(store)
+    parts = [_head(store, contents), _ledger(contents.ledger(store))]
+    parts += [_table(table) for table in tables if table.main]
     parts.append("<h2>Figures</h2>")
     for name, entry in contents.figures(store).items():
         parts.append(_picture(draw_figure(store, name, entry, target), name, entry[0]))
+    parts += [_table(table) for table in tables if not table.main]
     page = _page(contents.title, "\n".join(parts))
     write_whole(target / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
     return target / "report.html"
@@ -97,12 +101,16 @@ def _table(table: Table) -> str:
         rows.append(f"<tr{' class=first' if new else ''}>{''.join(cells)}</tr>")
     return (
         f'<h2 id="{html.escape(table.id)}">{html.escape(table.title)}</h2><p>{html.escape(table.note)}</p>'
-        f"<div class='wide'><table>{_header(table.header)}{''.join(rows)}</table></div>"
+        f"<div class='wide'><table>{_header(table.header, table.num_labels)}{''.join(rows)}</table></div>"
     )
 
 
-def _header(names: Iterable[str]) -> str:
-    return f"<tr>{''.join(f'<th>{html.escape(name)}</th>' for name in names)}</tr>"
+def _header(names: Sequence[str], num_labels: int | None = None) -> str:
+    """Headings of numbers stand above them, to the right."""
+    labels = len(names) if num_labels is None else num_labels
+    cells = [f"<th>{html.escape(name)}</th>" for name in names[:labels]]
+    cells += [f'<th class="number">{html.escape(name)}</th>' for name in names[labels:]]
+    return f"<tr>{''.join(cells)}</tr>"
 
 
 def _picture(path: Path, name: str, caption: str) -> str:
