@@ -131,28 +131,22 @@ def _dial(run: ImageRun) -> dict[str, FigureEntry]:
         found["dial"] = (caption, dial_figure)
     if _any_stage(run, run.main, "models"):
         caption = (
-            f"How few models are enough: {run.levels[0]} on random parts of the ensemble{which}; mean and range over "
+            f"How few models are enough: {run.levels[0]} on random parts of the ensemble{which}, by the paper's queue and by "
+            "exact sampling; mean and range over runs. At its full size every part is the whole. Not in the paper."
         )
-        found["models"] = (
-            caption + "runs, by the paper's queue and by exact sampling. Not in the paper.",
-            models_figure,
-        )
+        found["models"] = (caption, models_figure)
     return found
 
 
 def _samples(run: ImageRun) -> dict[str, FigureEntry]:
     found: dict[str, FigureEntry] = {}
+    action = "action" if run.task.help_action is None else "action (H is help)"
     for images in run.sets:
         for bit in run.bits:
             if run.store.has(run.stage(run.main, images, bit)):
-                caption = (
-                    f"Pictures of {images}{_bit(bit)}, what the models expect of each action (H is help), and what is "
-                )
-                caption += "done. Not in the paper."
-                found[f"samples-{images}{_bit_suffix(bit)}"] = (
-                    caption,
-                    partial(samples_figure, images=images, bit=bit),
-                )
+                caption = f"Pictures of {images}{_bit(bit)}, what the models expect of each {action}, and what is done."
+                draw = partial(samples_figure, images=images, bit=bit)
+                found[f"samples-{images}{_bit_suffix(bit)}"] = (f"{caption} Not in the paper.", draw)
     return found
 
 
