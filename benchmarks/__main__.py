@@ -8,7 +8,7 @@ import subprocess
 
 import torch
 
-from benchmarks import solving, training
+from benchmarks import images, solving, training
 
 
 def main() -> None:
@@ -22,6 +22,7 @@ def main() -> None:
     )
     for bench in (
         training.bench_training,
+        images.bench_images,
         solving.bench_driving,
         solving.bench_mdp,
         solving.bench_single_state,

@@ -16,6 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cautious.errors import InvalidInputError
+from cautious.types import as_float_tensor, check_finite
+
 SIDE = 28
 KERNEL = 4
 SEEN = 25
@@ -28,6 +31,10 @@ CHANNELS = (64, 16)
 NUM_FEATURES = CHANNELS[1] * LAST * LAST  # 256
 HIDDEN = (50, 15)
 
+ALIGNED = 16
+"""Every model's weights and activations start at a multiple of 16 numbers (64 bytes). Matrix libraries may round otherwise
+where they do not, and then a model's bits would depend on its place among the others."""
+
 
 @dataclass(frozen=True)
 class ImageNetwork:
@@ -37,6 +44,7 @@ class ImageNetwork:
     help_bit: bool = False
 
     name = "image"
+    state_shape = (SIDE, SIDE)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -78,16 +86,57 @@ class ImageNetwork:
         return np.concatenate(parts)
 
     def split(self, parameters: Tensor) -> dict[str, Tensor]:
-        """[M, P] -> each part with its own shape behind M."""
+        """[M, P] -> each part with its own shape behind M, every model's at an aligned address (`ALIGNED`)."""
         parts = parameters.split(self.sizes, dim=1)
-        return {name: part.unflatten(1, shape) for part, (name, shape) in zip(parts, self.shapes.items(), strict=True)}
+        return {
+            name: _padded(part, dim=1)[:, : part.shape[1]].unflatten(1, shape)
+            for part, (name, shape) in zip(parts, self.shapes.items(), strict=True)
+        }
 
-    def predict(self, parameters: Tensor, images: Tensor, help_available: Tensor | None = None) -> Tensor:
-        """Every model's rewards on the same images: [M, P], bytes [S, 28, 28] (and bits [S]) -> [M, S, A]."""
-        num_models, num_images = len(parameters), len(images)
-        own = images.expand(num_models, num_images, SIDE, SIDE)
-        bits = None if help_available is None else help_available.expand(num_models, num_images)
-        return forward(self, parameters, own, bits).predictions
+    def as_states(self, states: Any) -> tuple[Tensor, ...]:
+        """What a caller passes as states, checked: images [S, 28, 28], and with a help bit whether it is available [S].
+
+        Args:
+            states: Images; for a network with a help bit a pair of them and one truth value, or one an image.
+        """
+        if not self.help_bit:
+            return (as_images(states),)
+        if not isinstance(states, (tuple, list)) or len(states) != 2:
+            raise InvalidInputError("states: this network has a help bit; pass a pair (images, help_available).")
+        images, flags = as_images(states[0]), as_float_tensor(states[1], "help_available").float()
+        check_finite(flags, "help_available")
+        if flags.dim() > 1 or (flags.dim() == 1 and len(flags) != len(images)):
+            raise InvalidInputError(
+                f"help_available: expected one value or [S={len(images)}], got shape {list(flags.shape)}."
+            )
+        return images, flags.expand(len(images))
+
+    def predict(self, parameters: Tensor, *states: Tensor) -> Tensor:
+        """Every model's rewards on the same images: [M, P], [S, 28, 28] (and bits [S]) -> [M, S, A]."""
+        images, *bits = (part.expand(len(parameters), *part.shape) for part in states)
+        return forward(self, parameters, images, bits[0] if bits else None).predictions
+
+
+def as_images(images: Any) -> Tensor:
+    """Images [S, 28, 28], checked: bytes from 0 to 255, or numbers from 0 to 1 that become bytes."""
+    tensor = images if images_are_bytes(images) else as_float_tensor(images, "images")
+    tensor = torch.as_tensor(tensor)
+    if tensor.dim() != 3 or tuple(tensor.shape[1:]) != (SIDE, SIDE) or not len(tensor):
+        raise InvalidInputError(f"images: expected shape [S, {SIDE}, {SIDE}], got {list(tensor.shape)}.")
+    if tensor.dtype == torch.uint8:
+        return tensor
+    check_finite(tensor, "images")
+    if float(tensor.min()) < 0 or float(tensor.max()) > 1:
+        raise InvalidInputError(
+            f"images: numbers from {float(tensor.min()):g} to {float(tensor.max()):g}; expected bytes (uint8) from 0 to 255, "
+            "or numbers from 0 to 1."
+        )
+    return (tensor * 255).round().to(torch.uint8)
+
+
+def images_are_bytes(images: Any) -> bool:
+    """Whether an array holds bytes."""
+    return getattr(images, "dtype", None) in (torch.uint8, np.dtype(np.uint8))
 
 
 class Activations(NamedTuple):
@@ -116,6 +165,8 @@ class Activations(NamedTuple):
 def forward(network: ImageNetwork, parameters: Tensor, images: Tensor, help_available: Tensor | None) -> Activations:
     """Each model's rewards on its own images: [M, P], bytes [M, B, 28, 28] (and bits [M, B]) -> predictions [M, B, A]."""
     part = network.split(parameters)
+    asked = images.shape[1]
+    images = _padded(images, dim=1)
     num_models, batch = images.shape[:2]
     scaled = images.reshape(num_models * batch, SIDE * SIDE).float().div_(255)
     patches = scaled.index_select(1, _patch_places(scaled.device)).view(num_models, batch * FIRST * FIRST, KERNEL**2)
@@ -124,18 +175,16 @@ def forward(network: ImageNetwork, parameters: Tensor, images: Tensor, help_avai
     first = first.view(num_models * batch, FIRST, FIRST, CHANNELS[0]).permute(0, 3, 1, 2)
     best, first_choice = torch.ops.aten.max_pool2d_with_indices(first, [2, 2], [2, 2])
     pooled = _side_by_side(best.relu_(), num_models)
-    kernels = part["conv2.weight"].flatten(0, 1).contiguous(memory_format=torch.channels_last)
-    with _exact_convolution():
-        second = torch.nn.functional.conv2d(pooled, kernels, part["conv2.bias"].flatten(), groups=num_models)
+    second = _second_convolution(pooled, part["conv2.weight"], part["conv2.bias"])
     best, second_choice = torch.ops.aten.max_pool2d_with_indices(second, [2, 2], [2, 2])
     features = (
         best.relu_().reshape(batch, num_models, NUM_FEATURES).transpose(0, 1)
     )  # (channel, y, x), as PyTorch flattens
     if help_available is not None:
-        features = torch.cat([features, help_available.to(features.dtype).unsqueeze(2)], dim=2)
+        features = torch.cat([features, _padded(help_available, dim=1).to(features.dtype).unsqueeze(2)], dim=2)
     one = _linear(part, "fc1", features).relu_()
     two = _linear(part, "fc2", one).relu_()
-    predictions = _linear(part, "fc3", two)
+    predictions = _linear(part, "fc3", two)[:, :asked]
     return Activations(patches, first, first_choice, pooled, second, second_choice, features, (one, two), predictions)
 
 
@@ -145,6 +194,7 @@ def backward(network: ImageNetwork, parameters: Tensor, seen: Activations, slope
     Written out so that every sum has a fixed order and no model touches another's.
     """
     part = network.split(parameters)
+    slope = _padded(slope, dim=1)
     num_models, batch = slope.shape[:2]
     gradient: dict[str, Tensor] = {}
     for layer, inputs in zip(("fc3", "fc2", "fc1"), (*reversed(seen.hidden), seen.features), strict=True):
@@ -177,6 +227,31 @@ def backward(network: ImageNetwork, parameters: Tensor, seen: Activations, slope
     to_first = to_first.permute(0, 2, 3, 1).reshape(num_models, -1, CHANNELS[0])
     gradient["conv1.weight"] = torch.bmm(seen.patches.transpose(1, 2), to_first).transpose(1, 2)
     return torch.cat([gradient[name].reshape(num_models, -1) for name in network.shapes], dim=1)
+
+
+def _second_convolution(pooled: Tensor, kernels: Tensor, bias: Tensor) -> Tensor:
+    """[B, M*64, 11, 11], [M, 16, 64, 4, 4], [M, 16] -> [B, M*16, 8, 8], channels last.
+
+    On a GPU a matrix product over patches, since libraries are slow at grouped convolutions in float32 there.
+    """
+    num_models = len(kernels)
+    if pooled.device.type == "cpu":
+        by_channel = kernels.flatten(0, 1).contiguous(memory_format=torch.channels_last)
+        return torch.nn.functional.conv2d(pooled, by_channel, bias.flatten(), groups=num_models)
+    by_model = _one_by_one(pooled, num_models).permute(0, 2, 3, 1)  # [M*B, 11, 11, 64]
+    patches = by_model.unfold(1, KERNEL, 1).unfold(2, KERNEL, 1)  # [M*B, 8, 8, 64, 4, 4]
+    rows = patches.reshape(num_models, -1, CHANNELS[0] * KERNEL**2)
+    second = torch.baddbmm(bias.unsqueeze(1), rows, kernels.flatten(2).transpose(1, 2))  # [M, B*64, 16]
+    return _side_by_side(second.view(-1, SECOND, SECOND, CHANNELS[1]).permute(0, 3, 1, 2), num_models)
+
+
+def _padded(values: Tensor, dim: int) -> Tensor:
+    """A copy with zeros behind along `dim`, up to a multiple of `ALIGNED`."""
+    size = list(values.shape)
+    size[dim] = -(-size[dim] // ALIGNED) * ALIGNED
+    room = torch.zeros(size, dtype=values.dtype, device=values.device)
+    room.narrow(dim, 0, values.shape[dim]).copy_(values)
+    return room
 
 
 def _linear(part: dict[str, Tensor], layer: str, inputs: Tensor) -> Tensor:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.image_network import SIDE, ImageNetwork, backward, forward
+from cautious.beliefs.image_network import ImageNetwork, as_images, backward, forward
+from cautious.beliefs.kernels import triton_available
+from cautious.beliefs.loss import squared_error
 from cautious.beliefs.shards import Batch, fingerprint_of
 from cautious.errors import InvalidInputError
 from cautious.types import as_float_tensor, check_finite, check_shape
+
+if TYPE_CHECKING:
+    from cautious.beliefs.kernels.step import FusedImageStep
 
 CHUNK = {"cpu": 64, "cuda": 512}
 """Images of a batch that go through the network together: on the CPU as many as its caches hold. It decides the order of
@@ -24,7 +29,7 @@ class ImageTraining:
     """The stacked network with images and rewards as its training data (`beliefs.shards.StackedNetwork`)."""
 
     name = ImageNetwork.name
-    shard_size: Mapping[str, int] = MappingProxyType({"cpu": 2, "cuda": 64})
+    shard_size: Mapping[str, int] = MappingProxyType({"cpu": 2, "cuda": 256})
 
     def __init__(
         self,
@@ -32,17 +37,20 @@ class ImageTraining:
         rewards: Any,
         loss_weights: Any = None,
         device: torch.device | None = None,
+        kernels: str = "auto",
     ) -> None:
         """Take the training data.
 
         Args:
-            images: Bytes [S, 28, 28].
+            images: [S, 28, 28], bytes, or numbers from 0 to 1.
             rewards: What each action pays on each image, [S, A]; or [2, S, A], without and with help available: then the
                 network has a help bit, drawn fairly for each image in each epoch. NaN where nothing is known: no loss.
             loss_weights: Weight of each action in the loss, [A]; all 1 if not given.
             device: Where to keep them.
+            kernels: How to compute on a GPU: "auto" takes the fused kernels where Triton is installed, "plain" never, and
+                any name of `beliefs.kernels.tuning.Variant` that one.
         """
-        self._images = as_image_bytes(images).to(device)
+        self._images = as_images(images).to(device)
         table = as_float_tensor(rewards, "rewards").float()
         if table.dim() not in (2, 3) or (table.dim() == 3 and len(table) != 2):
             raise InvalidInputError(f"rewards: expected shape [S, A] or [2, S, A], got {list(table.shape)}.")
@@ -57,13 +65,28 @@ class ImageTraining:
         self.num_parameters = self.network.num_parameters
         self.flips_coins = self.network.help_bit
         self.fingerprint = fingerprint_of(self._images, self._rewards, self._loss_weights)
+        self._kernels = kernels
+        self._fused = self._fused_step() if self._images.is_cuda and kernels != "plain" else None
 
     def to(self, device: torch.device) -> ImageTraining:
         """The same on `device`."""
         if self._images.device.type == device.type:
             return self
-        rewards = self._rewards if self.network.help_bit else self._rewards[0]
-        return ImageTraining(self._images, rewards, self._loss_weights, device)
+        return ImageTraining(self._images, self._table(), self._loss_weights, device, self._kernels)
+
+    def _table(self) -> Tensor:
+        return self._rewards if self.network.help_bit else self._rewards[0]
+
+    def _fused_step(self) -> FusedImageStep | None:
+        """The fused kernels, where Triton is installed."""
+        if not triton_available():
+            return None
+        from cautious.beliefs.kernels.step import FusedImageStep
+
+        bit, most, variant = self.network.help_bit, self.shard_size["cuda"], self._kernels
+        return FusedImageStep(
+            self._images, self._table(), self._loss_weights, has_help_bit=bit, max_models=most, variant=variant
+        )
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
         """First weights of one model, [P]."""
@@ -74,6 +97,8 @@ class ImageTraining:
 
         loss = Σ_b Σ_a w_a (r̂(x_b, a) - r(x_b, a))² / (B A)
         """
+        if self._fused is not None:
+            return self._fused.loss_and_gradient(parameters, batch.samples, batch.coins)
         size = batch.samples.shape[1]
         losses = torch.zeros(len(parameters), device=parameters.device)
         gradient = torch.zeros_like(parameters)
@@ -83,18 +108,7 @@ class ImageTraining:
             coins = None if batch.coins is None else batch.coins[:, part]
             seen = forward(self.network, parameters, self._images[samples], coins)
             targets = self._rewards[0 if coins is None else coins, samples]  # [M, b, A]
-            errors = torch.nan_to_num(seen.predictions - targets, nan=0.0)  # what is not known carries no loss
-            weighted = errors * self._loss_weights / (size * self.network.num_actions)
-            losses += (weighted * errors).flatten(1).sum(dim=1)
-            gradient += backward(self.network, parameters, seen, 2 * weighted)
+            loss, slope = squared_error(seen.predictions, targets, self._loss_weights, size)
+            losses += loss
+            gradient += backward(self.network, parameters, seen, slope)
         return losses, gradient
-
-
-def as_image_bytes(images: Any) -> Tensor:
-    """Images as bytes [S, 28, 28], checked."""
-    tensor = torch.as_tensor(np.asarray(images) if not isinstance(images, Tensor) else images)
-    if tensor.dtype != torch.uint8:
-        raise InvalidInputError(f"images: expected bytes (uint8) from 0 to 255, got {tensor.dtype}.")
-    if tensor.dim() != 3 or tuple(tensor.shape[1:]) != (SIDE, SIDE) or not len(tensor):
-        raise InvalidInputError(f"images: expected shape [S, {SIDE}, {SIDE}], got {list(tensor.shape)}.")
-    return tensor

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.cores import on_every_core
+from cautious.beliefs.kernels import triton_available
 from cautious.beliefs.memory import keep_freed_memory
 from cautious.beliefs.shards import Batch, Checkpoints, Shard, StackedNetwork, TrainingSettings
 from cautious.beliefs.shuffling import coin_flips, shuffles
@@ -171,9 +172,17 @@ def adam_step(shard: Shard, gradient: Tensor, step: int, learning_rate: float, w
 
         m = β₁m + (1-β₁)g,   v = β₂v + (1-β₂)g²,   w = w - η m̂ / (√v̂ + ε)
 
-    Written out in single operations: a fused one may round the last few entries of a tensor differently, and where those
-    fall depends on how many models are in it.
+    On a GPU one fused kernel. On the CPU written out in single operations: a fused one may round the last few entries of a
+    tensor differently, and where those fall depends on how many models are in it.
     """
+    if shard.parameters.is_cuda and triton_available():
+        from cautious.beliefs.kernels.adam import adam_step as fused_step
+
+        moments = shard.first_moment, shard.second_moment
+        fused_step(
+            shard.parameters, gradient, *moments, step=step, learning_rate=learning_rate, weight_decay=weight_decay
+        )
+        return
     beta1, beta2, epsilon = 0.9, 0.999, 1e-8
     if weight_decay:
         gradient = gradient + weight_decay * shard.parameters

@@ -43,6 +43,8 @@ class ImageExperiment:
     """Images of each test set to use; all if None."""
     num_dial_images: int = 1000
     """Images for what the paper lacks: the full dial, and the curve over the number of models."""
+    num_parts: int = 5
+    """Random parts of the ensemble for each number of models of that curve."""
     curve_sizes: tuple[int, ...] = (20, 40, 80, 160, 320, 640, 1280, 2000)
     """Numbers of models of that curve."""
 
@@ -97,8 +99,8 @@ def _paper(task: str) -> ImageExperiment:
 
 def _small(task: str) -> ImageExperiment:
     """The embedded 6,000 digits; small batches, so that few epochs make many steps."""
-    main, other = _training(40, 14, 64), _training(24, 10, 64)
-    extent = ((0.1, _training(32, 100, 32)), (1.0, _training(32, 12, 64)), (0.01, _training(32, 600, 16)))
+    main, other = _training(32, 20, 32), _training(24, 10, 32)
+    extent = ((0.1, _training(24, 160, 32)), (1.0, _training(24, 14, 32)), (0.01, _training(24, 1000, 16)))
     return ImageExperiment(
         task,
         _variants(task, main, other, extent),
@@ -106,7 +108,7 @@ def _small(task: str) -> ImageExperiment:
         num_train=6000,
         num_test=1000,
         num_dial_images=500,
-        curve_sizes=(20, 24, 28, 32, 40),
+        curve_sizes=(20, 24, 28, 32),
     )
 
 
@@ -122,6 +124,7 @@ def _smoke(task: str) -> ImageExperiment:
         num_train=1000 if task == "data-extent" else 200,
         num_test=40,
         num_dial_images=20,
+        num_parts=2,
         curve_sizes=(20,),
     )
 

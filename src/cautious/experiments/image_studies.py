@@ -15,7 +15,7 @@ from cautious.experiments.store import as_lists
 from cautious.ops.risk import KofN
 from cautious.seeding import stream
 from cautious.solvers.bandit import solve_bandit
-from cautious.types import Regime
+from cautious.types import Regime, Sampling
 from cautious.worlds.data import ImageSet
 
 Findings = tuple[dict[str, Any], dict[str, Tensor]]
@@ -150,37 +150,40 @@ def dial_study(experiment: ImageExperiment, rewards: Tensor, images: ImageSet, t
 def model_study(experiment: ImageExperiment, rewards: Tensor, images: ImageSet, tell: Tell | None) -> Findings:
     """Behaviour of the most cautious level against the number of models, by queue and by exact sampling.
 
-    For each number of models, as many random parts of the ensemble as there are runs, so that the spread is that of
-    training fewer models, not only of shuffling them.
+    For each number of models, several random parts of the ensemble, so that the spread is that of training fewer models,
+    not only of shuffling them.
     """
     sizes = [size for size in experiment.curve_sizes if size <= len(rewards)]
-    level = experiment.parsed_levels[0]
-    help_action = experiment.image_task.help_action
     labels = images.labels if images.name == "digits" else None
-    found: dict[str, dict[str, list[Any]]] = {}
-    bar = SharedBar(tell, len(sizes) * experiment.num_runs * 4)
+    found: dict[str, dict[str, Any]] = {str(regime): {} for regime in Regime}
+    bar = SharedBar(tell, len(Regime) * len(Sampling) * len(sizes) * experiment.num_parts)
     for regime in Regime:
-        for sampling in ("queue", "exact"):
-            by_size = []
-            for size in sizes:
-                policies = []
-                for run in range(experiment.num_runs):
-                    own = stream(experiment.main.training.seed, "part of the models", size, run).permutation(
-                        len(rewards)
-                    )
-                    part = rewards[torch.from_numpy(own[:size].copy()).sort().values.to(rewards.device)]
-                    solution = solve_bandit(
-                        part,
-                        level,
-                        regime=regime,
-                        num_iterations=experiment.num_iterations,
-                        sampling=sampling,
-                        seed=run,
-                        track_exact=False,
-                        progress=bar.next_call(),
-                    )
-                    policies.append(solution.policy.cpu())
-                by_size.append(behaviour(torch.stack(policies), help_action, labels))
-            curves = {name: torch.stack([one[name] for one in by_size]) for name in by_size[0]}
-            found.setdefault(str(regime), {})[sampling] = as_lists(curves)  # type: ignore[assignment]
-    return {"sizes": sizes, "level": str(level), "behaviour": found}, {}
+        for sampling in Sampling:
+            policies = [_policies_of_parts(experiment, rewards, size, regime, sampling, bar) for size in sizes]
+            measured = behaviour(
+                torch.stack(policies), experiment.image_task.help_action, labels
+            )  # each [sizes, parts]
+            found[str(regime)][str(sampling)] = as_lists(measured)
+    return {"sizes": sizes, "level": experiment.levels[0], "behaviour": found}, {}
+
+
+def _policies_of_parts(
+    experiment: ImageExperiment, rewards: Tensor, size: int, regime: Regime, sampling: Sampling, bar: SharedBar
+) -> Tensor:
+    """Policies of the most cautious level on random parts of `size` models, [parts, S, A]."""
+    policies = []
+    for number in range(experiment.num_parts):
+        rng = stream(experiment.main.training.seed, "part of the models", size, number)
+        chosen = torch.from_numpy(rng.permutation(len(rewards))[:size]).sort().values
+        solution = solve_bandit(
+            rewards[chosen.to(rewards.device)],
+            experiment.levels[0],
+            regime=regime,
+            num_iterations=experiment.num_iterations,
+            sampling=sampling,
+            seed=number,
+            track_exact=False,
+            progress=bar.next_call(),
+        )
+        policies.append(solution.policy.cpu())
+    return torch.stack(policies)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.images import ImageTraining
 from cautious.beliefs.shards import fingerprint_of
 from cautious.beliefs.training import train
+from cautious.errors import InvalidInputError
 from cautious.experiments.image_settings import ImageExperiment, Variant
 from cautious.experiments.image_studies import behaviour_of, dial_study, model_study
 from cautious.experiments.progress import Progress, titled
@@ -56,9 +57,10 @@ def load_data(experiment: ImageExperiment, folder: Path | str | None = None) -> 
 
 
 def _cut(images: ImageSet, count: int | None) -> ImageSet:
-    """`count` images, as many of each label, the same ones each time; all of them if there are no more."""
+    """About `count` images, as many of each label (one at least), the same ones each time; all of them if there are no more."""
     if count is None or len(images) <= count:
         return images
+    count = max(count, len(torch.unique(images.labels)))
     chosen = class_balanced_subset(images.labels, count / len(images), seed=0)
     return ImageSet(images.name, images.split, images.images[chosen], images.labels[chosen], images.origin)
 
@@ -69,6 +71,7 @@ def run_images(
     *,
     data: Path | str | None = None,
     device: torch.device | str = "cpu",
+    only: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Store:
     """Run the experiment, or finish it where an earlier call left off.
@@ -78,11 +81,13 @@ def run_images(
         folder: Where the run lives.
         data: A folder with image data, if not the default places.
         device: Where to train, predict and solve.
+        only: Names of the variants to run now; all if not given. The rest can follow later, in the same folder.
         progress: Told how each stage goes.
     """
+    chosen = _chosen(experiment, only)
     images = load_data(experiment, data)
     store = Store.create(folder, experiment.task, {**experiment.as_settings(), "data": images.described()})
-    for variant in experiment.variants:
+    for variant in chosen:
         missing = [stage for stage in stages_of(experiment, variant, images) if not store.has(stage.name)]
         if not missing:
             continue
@@ -91,6 +96,16 @@ def run_images(
             numbers, arrays = _run_stage(experiment, stage, ensemble, images.tests[stage.images], progress)
             store.save(stage.name, numbers, arrays)
     return store
+
+
+def _chosen(experiment: ImageExperiment, only: Sequence[str] | None) -> list[Variant]:
+    by_name = {variant.name: variant for variant in experiment.variants}
+    unknown = [name for name in only or () if name not in by_name]
+    if unknown:
+        raise InvalidInputError(
+            f"variant {unknown[0]!r} is not part of {experiment.task}; it has {', '.join(by_name)}."
+        )
+    return [variant for name, variant in by_name.items() if only is None or name in only]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,96 @@
+"""A pooled value and the place it came from in one 16-bit number.
+
+A pooled, rectified activation is kept as float16 whose two lowest mantissa bits say which of the four pooled places held
+the maximum: no tensor of indices exists, and the value loses two of its eleven bits. A dead unit is 0 but for those bits.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def tag_offset(value, OFFSET: tl.constexpr):
+    """float32 `value` with its two lowest bits replaced by a pool offset, so that a maximum carries the offset along."""
+    return ((value.to(tl.int32, bitcast=True) & -4) | OFFSET).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def encode(tagged, activation, PTX: tl.constexpr):
+    """16 bits of ReLU(`activation`) with the offset that `tagged` carries in its two lowest bits.
+
+    Args:
+        tagged: float32, from `tag_offset`.
+        activation: float32 of the same shape.
+        PTX: Two values at a time in NVIDIA's assembly (compute capability 8.0 and up); the same result.
+    """
+    if PTX:
+        return tl.inline_asm_elementwise(
+            """{ .reg .b32 offsets, values;
+            cvt.rn.relu.f16x2.f32 values, $4, $3;
+            prmt.b32 offsets, $1, $2, 0x5410;
+            lop3.b32 $0, values, offsets, 0xFFFCFFFC, 0xE4; }""",
+            "=r,r,r,r,r",
+            [tagged.to(tl.int32, bitcast=True), activation.to(tl.int32, bitcast=True)],
+            dtype=tl.int16,
+            is_pure=True,
+            pack=2,
+        )
+    else:
+        offset = (tagged.to(tl.int32, bitcast=True) & 3).to(tl.int16)
+        bits = tl.maximum(activation, 0.0).to(tl.float16).to(tl.int16, bitcast=True)
+        return ((bits & -4) | offset).to(tl.int16)
+
+
+@triton.jit
+def decode(encoded):
+    """float16 value of an encoded activation, offset bits cleared."""
+    return (encoded & -4).to(tl.int16).to(tl.float16, bitcast=True)
+
+
+@triton.jit
+def split_by_offset(gradient, encoded, PTX: tl.constexpr):
+    """Gradient at a pooled unit as float16, and its four parts by the place that held the maximum.
+
+    Args:
+        gradient: float32, at the pooled and rectified unit.
+        encoded: int16 of the same shape, from `encode`.
+        PTX: As in `encode`.
+
+    Returns:
+        Gradient where the unit is alive, and that gradient where the offset is 0, 1, 2, 3 (zero elsewhere).
+    """
+    if PTX:
+        return tl.inline_asm_elementwise(
+            """{ .reg .b32 d, t, a, b, z;
+            mov.b32 z, 0;
+            cvt.rn.f16x2.f32 d, $6, $5;
+            and.b32 t, $7, 0xFFFCFFFC;
+            set.gt.f16x2.f16x2 t, t, z;
+            mul.rn.f16x2 d, d, t;
+            and.b32 a, $7, 0x00010001;
+            mul.lo.u32 a, a, 0xFFFF;
+            shr.u32 b, $7, 1;
+            and.b32 b, b, 0x00010001;
+            mul.lo.u32 b, b, 0xFFFF;
+            mov.b32 $0, d;
+            lop3.b32 $1, d, a, b, 0x10;
+            lop3.b32 $2, d, a, b, 0x40;
+            lop3.b32 $3, d, a, b, 0x20;
+            lop3.b32 $4, d, a, b, 0x80; }""",
+            "=r,=r,=r,=r,=r,r,r,r",
+            [gradient.to(tl.int32, bitcast=True), encoded],
+            dtype=(tl.float16, tl.float16, tl.float16, tl.float16, tl.float16),
+            is_pure=True,
+            pack=2,
+        )
+    else:
+        alive = tl.where(encoded > 3, gradient, 0.0).to(tl.float16)
+        offset = encoded & 3
+        zero = tl.zeros_like(alive)
+        part_0 = tl.where(offset == 0, alive, zero)
+        part_1 = tl.where(offset == 1, alive, zero)
+        part_2 = tl.where(offset == 2, alive, zero)
+        part_3 = tl.where(offset == 3, alive, zero)
+        return alive, part_0, part_1, part_2, part_3

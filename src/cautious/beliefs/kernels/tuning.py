@@ -1,0 +1,95 @@
+"""Which kernels a device can run, and in which block sizes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+
+import torch
+
+from cautious.beliefs.kernels.layout import largest_block
+from cautious.errors import InvalidInputError
+from cautious.types import parse_choice
+
+
+class Variant(StrEnum):
+    """How the kernels are written: each gives the same function, rounded a little differently."""
+
+    PORTABLE = "portable"
+    """The Triton language alone: any GPU Triton knows, and its interpreter on the CPU."""
+
+    PTX = "ptx"
+    """Two 16-bit numbers at a time in NVIDIA's assembly: compute capability 8.0 and up."""
+
+    HOPPER = "hopper"
+    """Both convolutions' gradients in one kernel that keeps rows in shared memory: compute capability 9.0."""
+
+
+def interpreted() -> bool:
+    """Whether Triton runs kernels in its interpreter, on the CPU."""
+    return os.environ.get("TRITON_INTERPRET", "0") == "1"
+
+
+def supported_variants(device: torch.device) -> tuple[Variant, ...]:
+    """What `device` can run, slowest first."""
+    if interpreted() or device.type != "cuda" or torch.version.hip is not None:
+        return (Variant.PORTABLE,)
+    capability = torch.cuda.get_device_capability(device)
+    if capability[0] == 9 and _has_gluon():
+        return (Variant.PORTABLE, Variant.PTX, Variant.HOPPER)
+    return (Variant.PORTABLE, Variant.PTX) if capability[0] >= 8 else (Variant.PORTABLE,)
+
+
+def choose_variant(name: str, device: torch.device) -> Variant:
+    """The fastest variant for "auto", else the one named, if `device` can run it."""
+    supported = supported_variants(device)
+    if name == "auto":
+        return supported[-1]
+    variant = parse_choice(Variant, name, "variant")
+    if variant not in supported:
+        known = ", ".join(repr(str(each)) for each in supported)
+        raise InvalidInputError(f"variant={name!r} cannot run on {device}; choose one of {known}, or 'auto'.")
+    return variant
+
+
+def _has_gluon() -> bool:
+    try:
+        from triton.experimental.gluon.language.nvidia import hopper  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Images a program and loads in flight, for one padded batch; the result's last bits depend on it, so models do not."""
+
+    conv1_block: int
+    conv1_stages: int
+    conv2_block: int
+    conv2_stages: int
+    dense_block: int
+    conv2_gradient_stages: int
+    conv1_gradient_block: int
+    conv1_gradient_stages: int
+
+    @classmethod
+    def of(cls, padded: int, device: torch.device) -> Tuning:
+        """Block sizes for a padded batch: measured on an H200, smaller where shared memory is short."""
+        roomy = device.type != "cuda" or _shared_memory(device) >= 200 * 1024
+        return cls(
+            conv1_block=64,
+            conv1_stages=4 if roomy else 3,
+            conv2_block=largest_block(padded, 256 if roomy else 128),
+            conv2_stages=4 if roomy else 3,
+            dense_block=largest_block(padded, 128 if roomy else 64),
+            conv2_gradient_stages=4 if roomy else 2,
+            conv1_gradient_block=64 if roomy else 32,
+            conv1_gradient_stages=1,
+        )
+
+
+def _shared_memory(device: torch.device) -> int:
+    """Bytes of shared memory a program may use (48 KiB where PyTorch does not say)."""
+    return getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 48 * 1024)

@@ -1,0 +1,107 @@
+"""RewardEnsemble: predictions, streaming, files."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from cautious import RewardEnsemble, solve_bandit
+from cautious.beliefs import ensemble as ensemble_module
+from cautious.beliefs.image_network import ImageNetwork
+from cautious.errors import BadFileError, InvalidInputError, MissingFileError
+
+
+def random_ensemble(num_models: int = 6, help_bit: bool = False) -> RewardEnsemble:
+    network = ImageNetwork(11, help_bit)
+    weights = np.stack([network.init(np.random.default_rng(i)) for i in range(num_models)])
+    return RewardEnsemble(network, torch.from_numpy(weights).float(), torch.ones(num_models), {"seed": 0})
+
+
+@pytest.fixture
+def images() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (70, 28, 28)).astype(np.uint8)
+
+
+def test_predictions_do_not_depend_on_which_models_are_asked_together(images, monkeypatch):
+    belief = random_ensemble()
+    whole = belief.rewards(images)
+    assert whole.shape == (6, 70, 11)
+    assert whole.dtype == torch.float32
+    for indices in ([4], [5, 0, 3], [1, 2]):
+        assert torch.equal(belief.on(images).rewards_for(indices), whole[indices])
+    monkeypatch.setitem(ensemble_module.BLOCK, "cpu", (5, 32))
+    torch.testing.assert_close(belief.rewards(torch.from_numpy(images)), whole, atol=2e-6, rtol=0)  # float32 rounding
+
+
+def test_solving_from_the_stream_is_solving_from_the_array(images):
+    belief = random_ensemble(20)
+    options = {"num_iterations": 5, "seed": 2}
+    streamed = solve_bandit(belief.on(images), "1-of-10", **options)
+    dense = solve_bandit(belief.rewards(images), "1-of-10", **options)
+    torch.testing.assert_close(streamed.policy, dense.policy, atol=1e-12, rtol=0)  # float64 sums, other blocks
+    assert belief.on(images).rewards_for([3, 1]).shape == (2, 70, 11)
+
+
+def test_the_help_bit_is_one_value_or_one_an_image(images):
+    belief = random_ensemble(3, help_bit=True)
+    with_help, without = belief.rewards((images, True)), belief.rewards((images, False))
+    assert not torch.equal(with_help, without)
+    bits = np.arange(70) % 2
+    mixed = belief.rewards((images, bits))
+    assert torch.equal(mixed[:, bits == 1], with_help[:, bits == 1])
+    assert torch.equal(mixed[:, bits == 0], without[:, bits == 0])
+    with pytest.raises(InvalidInputError, match="help bit"):
+        belief.rewards(images)
+    with pytest.raises(InvalidInputError, match="S=70"):
+        belief.rewards((images, [True, False]))
+
+
+def test_it_says_what_is_wrong_with_states(images):
+    belief = random_ensemble(2)
+    with pytest.raises(InvalidInputError, match="uint8"):
+        belief.rewards(images.astype(float))
+    assert torch.equal(belief.rewards(images / 255), belief.rewards(images))
+    with pytest.raises(InvalidInputError, match=r"\[S, 28, 28\]"):
+        belief.rewards(images[:, :14])
+    with pytest.raises(InvalidInputError, match=r"on\(states\)"):
+        belief.rewards_for([0])
+
+
+def test_what_is_saved_is_what_is_loaded(tmp_path, images):
+    for help_bit in (False, True):
+        belief = random_ensemble(3, help_bit)
+        belief.save(tmp_path / str(help_bit))
+        loaded = RewardEnsemble.load(tmp_path / str(help_bit))
+        assert loaded.network == belief.network
+        assert loaded.settings == {"seed": 0}
+        assert torch.equal(loaded.parameters, belief.parameters)
+
+
+def test_spoilt_files_are_refused(tmp_path):
+    belief = random_ensemble(2)
+    with pytest.raises(MissingFileError):
+        RewardEnsemble.load(tmp_path / "nothing")
+    for name, change in {
+        "network": {"network": "other"},
+        "format": {"format": 99},
+        "actions": {"num_actions": 10},
+        "kind": {"num_actions": "11"},
+        "bit": {"help_bit": 1},
+    }.items():
+        belief.save(tmp_path / name)
+        path = tmp_path / name / "ensemble.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | change))
+        with pytest.raises(BadFileError, match=name):
+            RewardEnsemble.load(tmp_path / name)
+    belief.save(tmp_path / "cut")
+    weights = tmp_path / "cut" / "models.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(BadFileError, match="truncated"):
+        RewardEnsemble.load(tmp_path / "cut")
+    belief.parameters[0, 0] = torch.nan
+    belief.save(tmp_path / "nan")
+    with pytest.raises(BadFileError, match="finite"):
+        RewardEnsemble.load(tmp_path / "nan")
