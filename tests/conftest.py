@@ -45,10 +45,13 @@ def random_problem(generator: torch.Generator) -> RandomProblem:
 
 @pytest.fixture(scope="session")
 def smoke_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Store]:
-    """The smoke run of an image task, made when first asked for and shared; tests that change it work on a copy."""
+    """The smoke run of an image task on the embedded data, made when first asked for and shared: copy it to change it."""
 
     @functools.cache
     def run(task: str) -> Store:
-        return run_images(image_experiment_at(task, "smoke"), tmp_path_factory.mktemp(task))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delenv("CAUTIOUS_DATA", raising=False)
+            patch.setenv("CAUTIOUS_CACHE", str(tmp_path_factory.mktemp("cache")))
+            return run_images(image_experiment_at(task, "smoke"), tmp_path_factory.mktemp(task))
 
     return run

@@ -63,8 +63,10 @@ def check_page(store):
 
 class TestCommandLine:
     @pytest.mark.xdist_group("smoke runs")
-    def test_reproduce_then_report(self, smoke_run, tmp_path, capsys):
+    def test_reproduce_then_report(self, smoke_run, tmp_path, capsys, monkeypatch):
         store = smoke_run("non-obvious")
+        monkeypatch.delenv("CAUTIOUS_DATA", raising=False)
+        monkeypatch.setenv("CAUTIOUS_CACHE", str(tmp_path / "cache"))
         folder = tmp_path / "run"
         shutil.copytree(store.folder, folder)
         main(["reproduce", "non-obvious", "--scale", "smoke", "--device", "cpu", "--out", str(folder)])

@@ -87,7 +87,7 @@ def _plot_dial(axes: Axes, study: dict[str, Any], images: str, name: str) -> Non
 
 
 def models_figure(store: Store) -> Figure:
-    """The most cautious level against the number of models: mean and range over runs, queue and exact sampling."""
+    """The most cautious level against the number of models: mean and range over random parts, queue and exact."""
     run = ImageRun(store)
     rows = [(name, bit) for name in quantities_of(run) for bit in run.bits]
     figure, panels = grid(len(rows), len(REGIMES), width=4.6, height=2.9)
@@ -110,7 +110,9 @@ def models_figure(store: Store) -> Figure:
 def _plot_models(axes: Axes, study: dict[str, Any], images: str, regime: Regime, name: str) -> None:
     sizes = np.array(study["sizes"], dtype=float)
     for place, (sampling, (line, marker)) in enumerate(SAMPLING_STYLES.items()):
-        values = FACTORS[name] * as_tensor(study["behaviour"][str(regime)][str(sampling)][name]).numpy()  # [sizes, R]
+        values = (
+            FACTORS[name] * as_tensor(study["behaviour"][str(regime)][str(sampling)][name]).numpy()
+        )  # [sizes, parts]
         apart = max(1.5, sizes.max() / sizes.min()) ** 0.008  # side by side, so that both ranges can be read
         shifted = sizes * (apart if place else 1 / apart)
         mean, low, high = values.mean(axis=1), values.min(axis=1), values.max(axis=1)

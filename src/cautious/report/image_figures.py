@@ -132,7 +132,7 @@ def _dial(run: ImageRun) -> dict[str, FigureEntry]:
     if _any_stage(run, run.main, "models"):
         caption = (
             f"How few models are enough: {run.levels[0]} on random parts of the ensemble{which}, by the paper's queue and by "
-            "exact sampling; mean and range over runs. At its full size every part is the whole. Not in the paper."
+            "exact sampling; mean and range over parts. At its full size every part is the whole. Not in the paper."
         )
         found["models"] = (caption, models_figure)
     return found
