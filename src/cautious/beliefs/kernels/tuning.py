@@ -25,6 +25,11 @@ class Variant(StrEnum):
     HOPPER = "hopper"
     """Both convolutions' gradients in one kernel that keeps rows in shared memory: compute capability 9.0."""
 
+    @property
+    def has_ptx(self) -> bool:
+        """Whether elementwise work is in assembly."""
+        return self is not Variant.PORTABLE
+
 
 def interpreted() -> bool:
     """Whether Triton runs kernels in its interpreter, on the CPU."""
