@@ -143,9 +143,9 @@ def epoch_losses(step: Callable[[Tensor, int], Tensor], seeds: Tensor, num_epoch
     return torch.stack(rows)
 
 
-def train_ours(images: Tensor, rewards: Tensor, variant: str, num_models: int, num_epochs: int) -> Tensor:
+def train_ours(images: Tensor, rewards: Tensor, num_models: int, num_epochs: int) -> Tensor:
     """Epoch losses [epochs, M] of our kernels."""
-    kernels = FusedImageStep(images, rewards, variant=variant)
+    kernels = FusedImageStep(images, rewards)
     weights = first_weights(num_models, ACTIONS).cuda()
     moments = torch.zeros_like(weights), torch.zeros_like(weights)
 
@@ -168,18 +168,18 @@ def outcome(folder: str, num_epochs: int, num_ours: int = 512, num_plain: int = 
     """Lines comparing training losses of ours with the TF32 stack."""
     images, labels = digits(folder)
     rewards = digit_rewards(labels, 0.25)
-    found = {
-        f"ours, {variant}": train_ours(images, rewards, variant, num_ours, num_epochs)
-        for variant in supported_variants(torch.device("cuda"))[1:]
-    }
-    parts = [train_stack(images, rewards, range(n, n + 32), num_epochs) for n in range(0, num_plain, 32)]
-    found["PyTorch, TF32"] = torch.cat(parts, dim=1)
     yield f"training loss on MNIST, median over networks (share above 0.01), batch {BATCH}, {len(images):,} images"
-    for name, losses in found.items():
-        for epoch in sorted({0, 4, 9, 19, num_epochs - 1} & set(range(num_epochs))):
-            row = losses[epoch]
-            yield f"  {name:<14} epoch {epoch + 1:2d}: {row.median():.5f} ({(row > 0.01).float().mean():5.1%} of {len(row)})"
-        yield f"  {name:<14} the first {num_plain} alone: {losses[-1, :num_plain].median():.5f}"
+    own = train_ours(images, rewards, num_ours, num_epochs)
+    yield from _report("ours", own, num_plain)
+    parts = [train_stack(images, rewards, range(n, n + 32), num_epochs) for n in range(0, num_plain, 32)]
+    yield from _report("PyTorch, TF32", torch.cat(parts, dim=1), num_plain)
+
+
+def _report(name: str, losses: Tensor, num_plain: int) -> Iterator[str]:
+    for epoch in sorted({0, 4, 9, 19, len(losses) - 1} & set(range(len(losses)))):
+        row = losses[epoch]
+        yield f"  {name:<14} epoch {epoch + 1:2d}: {row.median():.5f} ({(row > 0.01).float().mean():5.1%} of {len(row)})"
+    yield f"  {name:<14} the first {num_plain} alone: {losses[-1, :num_plain].median():.5f}"
 
 
 def main() -> None:

@@ -22,7 +22,16 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from cautious.beliefs.kernels import layout
-from cautious.beliefs.kernels.hopper_warps import IMAGES, PADDED, ROWS, STAGES, conv1_weights, conv2_weights, copy
+from cautious.beliefs.kernels.hopper_warps import (
+    IMAGES,
+    PADDED,
+    ROWS,
+    STAGES,
+    TURNS,
+    conv1_weights,
+    conv2_weights,
+    copy,
+)
 from cautious.beliefs.kernels.layout import hopper_blocks
 
 if TYPE_CHECKING:
@@ -54,15 +63,16 @@ def _gradients(
     ones = gl.allocate_shared_memory(gl.float16, [16, IMAGES], window, gl.full([16, IMAGES], 1.0, gl.float16, plain))
     row_full = gl.allocate_shared_memory(gl.int64, [ROWS, 1], mbarrier.MBarrierLayout())
     row_empty = gl.allocate_shared_memory(gl.int64, [ROWS, 1], mbarrier.MBarrierLayout())
-    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    full = gl.allocate_shared_memory(gl.int64, [TURNS, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     ready = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     for i in gl.static_range(ROWS):
         mbarrier.init(row_full.index(i), count=1)
         mbarrier.init(row_empty.index(i), count=3)
     for i in gl.static_range(STAGES):
-        mbarrier.init(full.index(i), count=1)
         mbarrier.init(empty.index(i), count=2)
+    for i in gl.static_range(TURNS):
+        mbarrier.init(full.index(i), count=1)
     mbarrier.init(ready, count=1)
     fence_async_shared()
     gl.warp_specialize(

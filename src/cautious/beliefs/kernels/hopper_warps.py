@@ -24,6 +24,9 @@ ROWS = gl.constexpr(5)
 """Rows of `gradient_2` in shared memory: four in use and one on its way."""
 STAGES = gl.constexpr(3)
 """Places whose activations and pixels are in shared memory."""
+TURNS = gl.constexpr(2 * 3)
+"""Barriers that say a stage is full: two for each stage, so that a group which takes every second place meets each use of
+its own. A wait tells only odd uses from even ones: a group that missed one could take the next for granted."""
 ROW_BYTES = gl.constexpr(layout.PADDED * 16 * 64 * 2)
 STAGE_BYTES = gl.constexpr((64 + 4 * 16) * 64 * 2)
 
@@ -56,12 +59,13 @@ def copy(
         image = (first_block + n // PLACES) * IMAGES
         slot = n % STAGES
         mbarrier.wait(empty.index(slot), ((n // STAGES) & 1) ^ 1)
-        mbarrier.expect(full.index(slot), STAGE_BYTES)
+        filled = full.index(n % TURNS)
+        mbarrier.expect(filled, STAGE_BYTES)
         source = (model * PLACES + n % PLACES) * 64
-        tma.async_copy_global_to_shared(maps, [source, image], full.index(slot), stages.index(slot))
+        tma.async_copy_global_to_shared(maps, [source, image], filled, stages.index(slot))
         for offset in gl.static_range(4):
             corner = [model, 2 * y + offset // 2, 2 * x + offset % 2, image]
-            tma.async_copy_global_to_shared(pixels, corner, full.index(slot), patches.index(slot * 4 + offset))
+            tma.async_copy_global_to_shared(pixels, corner, filled, patches.index(slot * 4 + offset))
         row = (n // PLACES) * 8 + y + 1
         if (x == 3) & (y < 8) & (row < 8 * BLOCKS):
             mbarrier.wait(row_empty.index(row % ROWS), ((row // ROWS) & 1) ^ 1)
@@ -80,7 +84,7 @@ def _conv2_row(
     for x in range(MAP):
         n = block * PLACES + y * MAP + x
         slot = n % STAGES
-        mbarrier.wait(full.index(slot), (n // STAGES) & 1)
+        mbarrier.wait(full.index(n % TURNS), (n // TURNS) & 1)
         activation = stages.index(slot)
         if FIRST <= 0:
             window = ring.index(((block * 8 + y) % ROWS) * PADDED + x)._reinterpret(gl.float16, [64, 64], WINDOW)
@@ -160,7 +164,7 @@ def conv1_weights(
                     tap_filter = filters.index(ty * 4 + i).permute((1, 0))
                     slope = warpgroup_mma(tap_filter, ring.index(first + i), slope, is_async=True)
         slot = n % STAGES
-        mbarrier.wait(full.index(slot), (n // STAGES) & 1)
+        mbarrier.wait(full.index(n % TURNS), (n // TURNS) & 1)
         encoded = stages.index(slot).load(L).to(gl.int16, bitcast=True)
         slope = warpgroup_mma_wait(0, deps=(slope,))
         alive, part_0, part_1, part_2, part_3 = split_by_offset(slope, encoded, True)
