@@ -47,7 +47,6 @@ def _gradients(
     conv2_partials,
     conv1_partials,
     BLOCKS: gl.constexpr,
-    EDGES: gl.constexpr,
     num_warps: gl.constexpr,
 ):
     """One model and BLOCKS blocks of 64 images; see the module's docstring."""
@@ -79,18 +78,15 @@ def _gradients(
         [
             (conv2_weights, (ring, stages, row_full, row_empty, full, empty, conv2_partials, program, BLOCKS, window)),
             (conv1_weights, (ring, stages, patches, filters, ones, row_full, row_empty, full, empty, ready,
-                              conv1_partials, program, 0, BLOCKS, EDGES)),
+                              conv1_partials, program, 0, BLOCKS)),
             (conv1_weights, (ring, stages, patches, filters, ones, row_full, row_empty, full, empty, ready,
-                              conv1_partials, program, 1, BLOCKS, EDGES)),
+                              conv1_partials, program, 1, BLOCKS)),
             (copy, (slopes, maps, pixels, weights, ring, stages, patches, filters, row_full, row_empty, full, empty,
                      ready, model, first_block, BLOCKS)),
         ],
         [4, 4, 1],
         [144, 144, 24],
     )  # fmt: skip
-
-
-EDGES = True
 
 
 def convolution_gradients(space: Workspace, num_models: int) -> None:
@@ -110,7 +106,6 @@ def convolution_gradients(space: Workspace, num_models: int) -> None:
         space.conv2_partials,
         space.conv1_partials,
         blocks,
-        EDGES,
         num_warps=4,
         maxnreg=128,
     )

@@ -27,6 +27,8 @@ STAGES = gl.constexpr(3)
 TURNS = gl.constexpr(2 * 3)
 """Barriers that say a stage is full: two for each stage, so that a group which takes every second place meets each use of
 its own. A wait tells only odd uses from even ones: a group that missed one could take the next for granted."""
+PUBLIC_REINTERPRET = gl.constexpr(hasattr(gl.shared_memory_descriptor, "reinterpret"))
+"""Newer versions of Triton gave the method a public name."""
 ROW_BYTES = gl.constexpr(layout.PADDED * 16 * 64 * 2)
 STAGE_BYTES = gl.constexpr((64 + 4 * 16) * 64 * 2)
 
@@ -73,6 +75,16 @@ def copy(
 
 
 @gluon.jit
+def _window(ring, row, x, WINDOW: gl.constexpr):
+    """Columns x - 3 .. x of a row, 64 rows of shared memory: four columns lie one after the other."""
+    first = ring.index((row % ROWS) * PADDED + x)
+    if PUBLIC_REINTERPRET:
+        return first.reinterpret(gl.float16, [64, 64], WINDOW)
+    else:
+        return first._reinterpret(gl.float16, [64, 64], WINDOW)
+
+
+@gluon.jit
 def _conv2_row(
     sums, ring, stages, row_full, row_empty, full, empty, block, y,
     FIRST: gl.constexpr, LAST: gl.constexpr, WINDOW: gl.constexpr,
@@ -87,16 +99,16 @@ def _conv2_row(
         mbarrier.wait(full.index(n % TURNS), (n // TURNS) & 1)
         activation = stages.index(slot)
         if FIRST <= 0:
-            window = ring.index(((block * 8 + y) % ROWS) * PADDED + x)._reinterpret(gl.float16, [64, 64], WINDOW)
+            window = _window(ring, block * 8 + y, x, WINDOW)
             sums_0 = warpgroup_mma(activation, window.permute((1, 0)), sums_0, is_async=True)
         if FIRST <= 1 and LAST >= 1:
-            window = ring.index(((block * 8 + y - 1) % ROWS) * PADDED + x)._reinterpret(gl.float16, [64, 64], WINDOW)
+            window = _window(ring, block * 8 + y - 1, x, WINDOW)
             sums_1 = warpgroup_mma(activation, window.permute((1, 0)), sums_1, is_async=True)
         if FIRST <= 2 and LAST >= 2:
-            window = ring.index(((block * 8 + y - 2) % ROWS) * PADDED + x)._reinterpret(gl.float16, [64, 64], WINDOW)
+            window = _window(ring, block * 8 + y - 2, x, WINDOW)
             sums_2 = warpgroup_mma(activation, window.permute((1, 0)), sums_2, is_async=True)
         if LAST >= 3:
-            window = ring.index(((block * 8 + y - 3) % ROWS) * PADDED + x)._reinterpret(gl.float16, [64, 64], WINDOW)
+            window = _window(ring, block * 8 + y - 3, x, WINDOW)
             sums_3 = warpgroup_mma(activation, window.permute((1, 0)), sums_3, is_async=True)
         # What is still running now belongs to this place: the one before it is done.
         sums_0, sums_1, sums_2, sums_3 = warpgroup_mma_wait(LAST - FIRST + 1, deps=(sums_0, sums_1, sums_2, sums_3))
@@ -137,7 +149,7 @@ def conv2_weights(
 @gluon.jit
 def conv1_weights(
     ring, stages, patches, filters, ones, row_full, row_empty, full, empty, ready, partials, program,
-    TURN: gl.constexpr, BLOCKS: gl.constexpr, EDGES: gl.constexpr,
+    TURN: gl.constexpr, BLOCKS: gl.constexpr,
 ):  # fmt: skip
     """A warpgroup that takes every second place: gradient at the first map, then conv1's weights and biases."""
     L: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 64, 16])
@@ -155,14 +167,9 @@ def conv1_weights(
         slope = warpgroup_mma_init(gl.zeros([64, 64], gl.float32, L))
         for ty in range(gl.maximum(y - 7, 0), gl.minimum(y, 3) + 1):
             first = ((base + y - ty) % ROWS) * PADDED + x
-            if EDGES:
-                for i in range(gl.maximum(3 - x, 0), gl.minimum(11 - x, 4)):
-                    tap_filter = filters.index(ty * 4 + i).permute((1, 0))
-                    slope = warpgroup_mma(tap_filter, ring.index(first + i), slope, is_async=True)
-            else:
-                for i in gl.static_range(4):
-                    tap_filter = filters.index(ty * 4 + i).permute((1, 0))
-                    slope = warpgroup_mma(tap_filter, ring.index(first + i), slope, is_async=True)
+            for i in gl.static_range(4):
+                tap_filter = filters.index(ty * 4 + i).permute((1, 0))
+                slope = warpgroup_mma(tap_filter, ring.index(first + i), slope, is_async=True)
         slot = n % STAGES
         mbarrier.wait(full.index(n % TURNS), (n // TURNS) & 1)
         encoded = stages.index(slot).load(L).to(gl.int16, bitcast=True)
