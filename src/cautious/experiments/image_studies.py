@@ -83,10 +83,10 @@ def _optim(
     each: dict[str, list[Tensor]] = {}
     by_label = []
     for block in rewards.split(max(1, 2**24 // (rewards.shape[1] * rewards.shape[2]))):
-        greedy = most_likely(block.cpu())  # [m, S, A]
+        greedy = most_likely(block)  # [m, S, A]
         for name, values in behaviour(greedy, help_action, labels).items():
-            each.setdefault(name, []).append(values)
-        by_label.append(frequencies_by_label(greedy, images.labels, num_labels).sum(dim=0))
+            each.setdefault(name, []).append(values.cpu())
+        by_label.append(frequencies_by_label(greedy, images.labels, num_labels).sum(dim=0).cpu())
     found = {name: torch.cat(parts).double() for name, parts in each.items()}
     spread = {
         name: {
