@@ -1,4 +1,4 @@
-"""Fused kernels against float64 automatic differentiation: in Triton's interpreter on the CPU, and on a GPU where there is one.
+"""Fused kernels against float64 automatic differentiation: in Triton's interpreter, on the CPU.
 
 Run as a script (with TRITON_INTERPRET=1, which must be set before Triton is imported), this file computes every case of
 the interpreter's tests and writes the results to the file it is given.
@@ -21,18 +21,13 @@ from torch.nn import functional as F
 from cautious.beliefs.kernels import triton_available
 
 needs_triton = pytest.mark.skipif(not triton_available(), reason="Triton is not installed")
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 SAME_ROUNDING = 5e-3
 """Relative error of each layer's gradient against float64 with the kernels' 16-bit operands: what is left are slopes
-rounded to float16 (2⁻¹¹ each, a few in a row) and the rare unit whose sign or pool decision float32 sums turn over."""
+rounded to float16 (2⁻¹¹ each, a few in a row; 5e-4 measured) and, rarely, a unit whose sign float32 sums turn over."""
 
 LOSS_ROUNDING = 1e-4
 """Relative error of a loss likewise: sums of float32, no slope in them."""
-
-FULL_PRECISION = 3e-2
-"""Relative error against plain float64 at 512 images: 16-bit operands (2⁻¹¹; 2⁻⁹ for pooled values) move about one pool
-decision in a hundred to a neighbour of nearly the same value, which conv1's gradient feels most (0.6 % measured)."""
 
 
 class Case(NamedTuple):
@@ -63,13 +58,6 @@ class Problem(NamedTuple):
 
 
 INTERPRETED = [Case(2, 5, 10, False), Case(1, 70, 11, True)]
-ON_GPU = [
-    Case(3, 512, 11, True),
-    Case(2, 512, 10, False),
-    Case(3, 96, 11, False),
-    Case(2, 24, 16, True),
-    Case(2, 1, 3, False),
-]
 
 
 def shapes(case: Case) -> list[tuple[int, ...]]:
@@ -204,50 +192,6 @@ def test_a_cpu_is_refused_with_a_way_out():
     case = INTERPRETED[0]
     with pytest.raises(ValueError, match="need a GPU"):
         fused(case, problem(case))
-
-
-@pytest.mark.gpu
-@needs_gpu
-@needs_triton
-class TestOnGPU:
-    @pytest.fixture(params=["portable", "ptx", "hopper"])
-    def variant(self, request) -> str:
-        from cautious.beliefs.kernels.tuning import supported_variants
-
-        if request.param not in supported_variants(torch.device("cuda")):
-            pytest.skip(f"this device does not run {request.param!r}")
-        return request.param
-
-    @pytest.mark.parametrize("case", ON_GPU, ids=lambda case: case.name)
-    def test_loss_and_gradient_match_float64(self, variant, case):
-        given = problem(case).to("cuda")
-        assert_close(case, fused(case, given, variant), oracle(case, given, as_kernels=True), SAME_ROUNDING)
-
-    def test_sixteen_bit_operands_stay_near_full_precision(self, variant):
-        given = problem(ON_GPU[0]).to("cuda")
-        assert_close(ON_GPU[0], fused(ON_GPU[0], given, variant), oracle(ON_GPU[0], given, False), FULL_PRECISION)
-
-    @pytest.mark.parametrize("case", ON_GPU[:3], ids=lambda case: case.name)
-    def test_the_same_bits_alone_and_among_others(self, variant, case):
-        given = problem(case).to("cuda")
-        losses, gradient = fused(case, given, variant)
-        in_parts = fused(case, given, variant, max_models=2)
-        assert torch.equal(in_parts[0], losses)
-        assert torch.equal(in_parts[1], gradient)
-        for model in range(case.num_models):
-            alone = fused(case, given.models(slice(model, model + 1)), variant)
-            assert torch.equal(alone[0][0], losses[model])
-            assert torch.equal(alone[1][0], gradient[model])
-
-    def test_the_same_bits_in_many_repeats_of_a_full_device(self, variant):
-        case = Case(200, 128, 11, False)  # enough programs to run beside and after each other, in ever new orders
-        given = problem(case).to("cuda")
-        runs = [fused(case, given, variant) for _ in range(50)]
-        assert all(torch.equal(losses, runs[0][0]) and torch.equal(gradient, runs[0][1]) for losses, gradient in runs)
-
-    def test_adam_is_the_engines(self):
-        for own, plain in zip(*adam_pair("cuda"), strict=True):
-            torch.testing.assert_close(own, plain, rtol=1e-5, atol=1e-7)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from cautious.beliefs.kernels.encoding import encode, tag_offset
 SIDE = tl.constexpr(layout.SIDE)
 PIXELS = tl.constexpr(layout.PIXELS)
 MAP_1 = tl.constexpr(layout.MAP_1)
-CONV1_SIZE = tl.constexpr(layout.CONV1_SIZE)
 DENSE_START = tl.constexpr(layout.DENSE_START)
 
 
@@ -76,7 +75,7 @@ def convolve_1(
         weights_1: [M, 64, 16], float16, times 256/255.
         parameters: [M, P], float32, for the bias.
         map_1: Out, [M, 121, 64, B], encoded.
-        num_columns: 11. A run-time bound on a GPU: with a constant one, an assembler unrolled the loop badly.
+        num_columns: 11; a run-time bound on a GPU, as in `convolve_2`.
         P: Parameters of a model.
         B: Padded batch.
         BLOCK: Images a program.

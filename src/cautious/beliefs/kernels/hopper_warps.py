@@ -27,8 +27,6 @@ STAGES = gl.constexpr(3)
 TURNS = gl.constexpr(2 * 3)
 """Barriers that say a stage is full: two for each stage, so that a group which takes every second place meets each use of
 its own. A wait tells only odd uses from even ones: a group that missed one could take the next for granted."""
-PUBLIC_REINTERPRET = gl.constexpr(hasattr(gl.shared_memory_descriptor, "reinterpret"))
-"""Newer versions of Triton gave the method a public name."""
 ROW_BYTES = gl.constexpr(layout.PADDED * 16 * 64 * 2)
 STAGE_BYTES = gl.constexpr((64 + 4 * 16) * 64 * 2)
 
@@ -77,11 +75,7 @@ def copy(
 @gluon.jit
 def _window(ring, row, x, WINDOW: gl.constexpr):
     """Columns x - 3 .. x of a row, 64 rows of shared memory: four columns lie one after the other."""
-    first = ring.index((row % ROWS) * PADDED + x)
-    if PUBLIC_REINTERPRET:
-        return first.reinterpret(gl.float16, [64, 64], WINDOW)
-    else:
-        return first._reinterpret(gl.float16, [64, 64], WINDOW)
+    return ring.index((row % ROWS) * PADDED + x)._reinterpret(gl.float16, [64, 64], WINDOW)
 
 
 @gluon.jit

@@ -13,8 +13,9 @@ from cautious.beliefs.kernels.layout import largest_block
 from cautious.errors import InvalidInputError
 from cautious.types import parse_choice
 
-TESTED_GLUON = "3.6."
-"""Versions of Triton whose Gluon, an experimental dialect, the Hopper kernel was run with; others on request."""
+GLUON_RUN, GLUON_COMPILED = "3.6.", "3.7."
+"""Versions of Triton whose Gluon, an experimental dialect, the Hopper kernel was run with, and was only compiled with.
+Later ones refuse its overlapping views of shared memory."""
 
 
 class Variant(StrEnum):
@@ -45,30 +46,22 @@ def supported_variants(device: torch.device) -> tuple[Variant, ...]:
     if interpreted() or device.type != "cuda" or torch.version.hip is not None:
         return (Variant.PORTABLE,)
     capability = torch.cuda.get_device_capability(device)
-    if capability[0] == 9 and _has_gluon():
+    if capability[0] == 9 and triton.__version__.startswith((GLUON_RUN, GLUON_COMPILED)):
         return (Variant.PORTABLE, Variant.PTX, Variant.HOPPER)
     return (Variant.PORTABLE, Variant.PTX) if capability[0] >= 8 else (Variant.PORTABLE,)
 
 
 def choose_variant(name: str, device: torch.device) -> Variant:
-    """The one named, if `device` can run it; for "auto" the fastest, but Hopper's only with a Triton it was tested on."""
+    """The one named, if `device` can run it; for "auto" the fastest, but Hopper's only with a Triton it was run with."""
     supported = supported_variants(device)
     if name == "auto":
-        tested = triton.__version__.startswith(TESTED_GLUON)
-        return [each for each in supported if tested or each is not Variant.HOPPER][-1]
+        was_run = triton.__version__.startswith(GLUON_RUN)
+        return [each for each in supported if was_run or each is not Variant.HOPPER][-1]
     variant = parse_choice(Variant, name, "variant")
     if variant not in supported:
         known = ", ".join(repr(str(each)) for each in supported)
         raise InvalidInputError(f"variant={name!r} cannot run on {device}; choose one of {known}, or 'auto'.")
     return variant
-
-
-def _has_gluon() -> bool:
-    try:
-        from cautious.beliefs.kernels import hopper  # noqa: F401
-    except ImportError:
-        return False
-    return True
 
 
 @dataclass(frozen=True)
