@@ -9,7 +9,8 @@ gathered by pair; a batch is a set of weights on the pairs. That is the same sum
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -19,7 +20,8 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.files import load_json, load_tensors, pick, save_json, save_tensors
-from cautious.beliefs.shards import Batch, fingerprint_of
+from cautious.beliefs.kernels import triton_available
+from cautious.beliefs.shards import Batch, Shard, TrainingSettings, fingerprint_of
 from cautious.errors import BadFileError
 from cautious.worlds.driving import MAX_SPEED, DrivingState, DrivingWorld, driving_world, network_image
 
@@ -187,6 +189,15 @@ class DrivingNetwork:
     def init(self, rng: np.random.Generator) -> np.ndarray:
         """PyTorch's default: every weight and bias uniform within ±1/√(inputs of its layer)."""
         return np.concatenate([rng.uniform(-1, 1, size) / np.sqrt(FAN_IN[name]) for name, size in SIZES.items()])
+
+    @cached_property
+    def train_epochs(self) -> Callable[[Shard, TrainingSettings, int], None] | None:
+        """Several epochs in one kernel, where there is a GPU and Triton; None elsewhere."""
+        if not (self._targets.is_cuda and triton_available()):
+            return None
+        from cautious.beliefs.kernels.driving_fused import FusedDrivingTraining
+
+        return FusedDrivingTraining(self._inputs, self._targets[:, 0]).train_epochs
 
     def loss_and_gradient(self, parameters: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Mean squared error of each model on its own batch, and its gradient: [M, P], [M, B] -> [M], [M, P].

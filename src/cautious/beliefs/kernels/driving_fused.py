@@ -27,6 +27,9 @@ TILE = 64
 NUM_PARTS = 3
 """bfloat16 numbers that together are one float32 number: 3 x 8 bits of mantissa."""
 
+MAX_REGISTERS = 128
+"""A thread: so that four models share a multiprocessor."""
+
 MAX_PAIRS = 1 << 15
 """A head's pairs of a batch are counted in 16 bits."""
 
@@ -48,7 +51,7 @@ class FusedDrivingTraining:
             raise InvalidInputError(f"targets: expected [{inputs.num_pairs}], fewer than {MAX_PAIRS}.")
         tables = pair_tables(inputs)
         self._members = tables.members.to(device, torch.float32 if interpreted() else torch.bfloat16)
-        self._patches, self._slots, self._samples, self._heads = (table.to(device) for table in tables[1:])
+        self._patches, self._slots, self._starts, self._samples, self._heads = (table.to(device) for table in tables[1:])
         self._targets = targets.to(torch.float32).contiguous()
 
     def train_epochs(self, shard: Shard, settings: TrainingSettings, num_epochs: int) -> None:
@@ -66,13 +69,14 @@ class FusedDrivingTraining:
         first_step = shard.epoch * num_batches
         train_model[(num_models,)](
             shard.parameters, shard.first_moment, shard.second_moment, shard.losses, torch.tensor(seeds, device=device),
-            self._members, self._targets, self._patches, self._slots, self._samples, self._heads,
+            self._members, self._targets, self._patches, self._slots, self._starts, self._samples, self._heads,
             torch.empty(num_models, num_pairs, dtype=torch.int32, device=device),
             torch.empty(num_models, num_batches, dtype=torch.int64, device=device),
+            torch.empty(num_models, 40 * self._members.shape[1], device=device),
             corrections(first_step, num_epochs * num_batches, settings.learning_rate).to(device),
             settings.weight_decay, shard.epoch, _bound(num_epochs), num_pairs, settings.batch_size, _bound(num_batches),
             self._members.shape[1], TILE, 0 if interpreted() else NUM_PARTS, 1 << (num_pairs - 1).bit_length(),
-            num_warps=4,
+            num_warps=4, **({} if interpreted() else {"maxnreg": MAX_REGISTERS}),
         )  # fmt: skip
         shard.epoch += num_epochs
 

@@ -23,6 +23,8 @@ PADDED_PATCH = 32
 FIRST_SPEED_SLOT = 2 * NUM_POSITIONS
 """Slots are numbered position by position, first s, then s'; after them the next speeds and the bias."""
 
+NUM_SLOTS = FIRST_SPEED_SLOT + NUM_SPEEDS + 1
+
 
 class PairTables(NamedTuple):
     """Pairs by initial speed, as the kernel reads them; R rows, a power of two."""
@@ -32,7 +34,9 @@ class PairTables(NamedTuple):
     patches: Tensor
     """Inputs of the convolution at each row, the last one 1: [R, 32], float32; zeros for speeds and bias."""
     slots: Tensor
-    """Which of the hidden layer's groups of inputs a row belongs to, [R], int32; -1 where there is no row."""
+    """Which of the hidden layer's groups of inputs a row belongs to, [R], int32; never falls, but for rows to fill up."""
+    starts: Tensor
+    """First row of each slot, and one after the last: [18], int32."""
     samples: Tensor
     """Each pair's number in the training data, [P], int32."""
     heads: Tensor
@@ -53,13 +57,15 @@ def pair_tables(inputs: PairInputs) -> PairTables:
             slots += [2 * position + image] * len(distinct)
     next_speed = inputs.speeds[:, :NUM_SPEEDS].cpu().argmax(dim=1)[following]
     places += [next_speed + len(slots), torch.full_like(next_speed, len(slots) + NUM_SPEEDS)]
-    slots += range(FIRST_SPEED_SLOT, FIRST_SPEED_SLOT + NUM_SPEEDS + 1)
+    slots += range(FIRST_SPEED_SLOT, NUM_SLOTS)
     num_rows = max(16, 1 << (len(slots) - 1).bit_length())
     members = torch.zeros(inputs.num_pairs, num_rows)
     members.scatter_(1, torch.stack(places, dim=1), 1.0)
     padded = torch.zeros(num_rows, PADDED_PATCH)
     convolved = torch.cat(rows)
     padded[: len(convolved), : PATCH + 1] = convolved
-    slots += [-1] * (num_rows - len(slots))
+    starts = torch.searchsorted(torch.tensor(slots), torch.arange(NUM_SLOTS + 1))
+    slots += [0] * (num_rows - len(slots))  # patches of nothing but zeros: features 0, and no pair has them
     samples = torch.argsort(inputs.place).cpu()
-    return PairTables(members, padded, *(torch.as_tensor(x, dtype=torch.int32) for x in (slots, samples, heads)))
+    numbers = (torch.as_tensor(x, dtype=torch.int32) for x in (slots, starts, samples, heads))
+    return PairTables(members, padded, *numbers)
