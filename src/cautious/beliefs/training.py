@@ -168,6 +168,13 @@ class _Luck:
             yield Batch(samples, None if coins is None else coins.gather(1, samples))
 
 
+def train_plainly(network: StackedNetwork, settings: TrainingSettings, shard: Shard, num_epochs: int) -> None:
+    """Advance a shard by some epochs in place, step by step: what a network that trains itself must agree with."""
+    luck = _Luck(network, settings.seed, shard.models, shard.parameters.device)
+    for _ in range(num_epochs):
+        _train_epoch(network, settings, shard, luck.batches(shard.epoch, settings.batch_size))
+
+
 def _train_epoch(network: StackedNetwork, settings: TrainingSettings, shard: Shard, batches: Iterator[Batch]) -> None:
     """One pass over all samples in each model's own order."""
     total = torch.zeros_like(shard.losses)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cautious.beliefs.driving import NUM_PARAMETERS, PairInputs
 from cautious.beliefs.kernels.adam import BETA_1, BETA_2
-from cautious.beliefs.kernels.driving_step import train_model
+from cautious.beliefs.kernels.driving_step import SCRATCH, train_model
 from cautious.beliefs.kernels.driving_tables import pair_tables
 from cautious.beliefs.kernels.tuning import interpreted
 from cautious.beliefs.shards import Shard, TrainingSettings
@@ -24,11 +24,12 @@ from cautious.seeding import seed_of
 TILE = 64
 """Pairs at a time."""
 
-NUM_PARTS = 3
-"""bfloat16 numbers that together are one float32 number: 3 x 8 bits of mantissa."""
+MAX_REGISTERS = 168
+"""A thread's, so that three models share a multiprocessor."""
 
-MAX_REGISTERS = 128
-"""A thread: so that four models share a multiprocessor."""
+NUM_STREAMS, MIN_EPOCHS, MAX_LAUNCHES = 4, 16, 8
+"""A call is cut into groups of models, each a chain of launches of some epochs: no multiprocessor waits for the last model
+of a launch, since another group's launch is ready."""
 
 MAX_PAIRS = 1 << 15
 """A head's pairs of a batch are counted in 16 bits."""
@@ -44,41 +45,72 @@ class FusedDrivingTraining:
             inputs: The training pairs.
             targets: Their rewards, pairs by initial speed, [P].
         """
-        device = targets.device
-        if device.type != "cuda" and not interpreted():
-            raise InvalidInputError(f"targets are on {device}; the kernel needs a GPU (or TRITON_INTERPRET=1).")
-        if inputs.num_pairs >= MAX_PAIRS or targets.shape != (inputs.num_pairs,):
+        self._device = targets.device
+        if self._device.type != "cuda" and not interpreted():
+            raise InvalidInputError(f"targets are on {self._device}; the kernel needs a GPU (or TRITON_INTERPRET=1).")
+        if targets.shape != (inputs.num_pairs,) or inputs.num_pairs >= MAX_PAIRS:
             raise InvalidInputError(f"targets: expected [{inputs.num_pairs}], fewer than {MAX_PAIRS}.")
         tables = pair_tables(inputs)
-        self._members = tables.members.to(device, torch.float32 if interpreted() else torch.bfloat16)
-        self._patches, self._slots, self._starts, self._samples, self._heads = (table.to(device) for table in tables[1:])
+        self._members = tables.members.to(self._device, torch.float32 if interpreted() else torch.bfloat16)
+        self._tables = [table.to(self._device) for table in tables[1:]]
         self._targets = targets.to(torch.float32).contiguous()
+        self._streams = [] if interpreted() else [torch.cuda.Stream(self._device) for _ in range(NUM_STREAMS)]
 
     def train_epochs(self, shard: Shard, settings: TrainingSettings, num_epochs: int) -> None:
         """Advance a shard by `num_epochs` in place; `losses` are the means over the last of them.
 
         Returns before the GPU is done.
         """
-        num_pairs, num_models = len(self._targets), len(shard.models)
+        num_models = len(shard.models)
         for tensor in (shard.parameters, shard.first_moment, shard.second_moment):
             if tensor.shape != (num_models, NUM_PARAMETERS) or not tensor.is_contiguous():
                 raise InvalidInputError(f"shard: expected contiguous [{num_models}, {NUM_PARAMETERS}] tensors.")
-        num_batches = -(-num_pairs // settings.batch_size)
-        device = self._targets.device
         seeds = [seed_of(settings.seed, "shuffle", model) for model in shard.models]
-        first_step = shard.epoch * num_batches
-        train_model[(num_models,)](
-            shard.parameters, shard.first_moment, shard.second_moment, shard.losses, torch.tensor(seeds, device=device),
-            self._members, self._targets, self._patches, self._slots, self._starts, self._samples, self._heads,
-            torch.empty(num_models, num_pairs, dtype=torch.int32, device=device),
-            torch.empty(num_models, num_batches, dtype=torch.int64, device=device),
-            torch.empty(num_models, 40 * self._members.shape[1], device=device),
-            corrections(first_step, num_epochs * num_batches, settings.learning_rate).to(device),
-            settings.weight_decay, shard.epoch, _bound(num_epochs), num_pairs, settings.batch_size, _bound(num_batches),
-            self._members.shape[1], TILE, 0 if interpreted() else NUM_PARTS, 1 << (num_pairs - 1).bit_length(),
-            num_warps=4, **({} if interpreted() else {"maxnreg": MAX_REGISTERS}),
-        )  # fmt: skip
+        state = [shard.parameters, shard.first_moment, shard.second_moment, shard.losses]
+        tensors = [*state, torch.tensor(seeds, device=self._device), *self._workspace(num_models, settings)]
+        if interpreted():
+            self._launch(tensors, settings, range(num_models), shard.epoch, num_epochs)
+        else:
+            self._launch_all(tensors, settings, shard.epoch, num_epochs)
         shard.epoch += num_epochs
+
+    def _workspace(self, num_models: int, settings: TrainingSettings) -> list[Tensor]:
+        """Each model's order of the pairs, sizes of its batches, and what its threads hand each other."""
+        num_batches = -(-len(self._targets) // settings.batch_size)
+        return [
+            torch.empty(num_models, len(self._targets), dtype=torch.int32, device=self._device),
+            torch.empty(num_models, num_batches, dtype=torch.int64, device=self._device),
+            torch.empty(num_models, SCRATCH * self._members.shape[1], device=self._device),
+        ]
+
+    def _launch_all(self, tensors: list[Tensor], settings: TrainingSettings, first: int, num_epochs: int) -> None:
+        """Groups of models side by side, each in a chain of launches."""
+        launches = max(1, min(MAX_LAUNCHES, num_epochs // MIN_EPOCHS))
+        ends = [first + num_epochs * (number + 1) // launches for number in range(launches)]
+        num_models = len(tensors[0])
+        borders = [num_models * number // NUM_STREAMS for number in range(NUM_STREAMS + 1)]
+        current = torch.cuda.current_stream(self._device)
+        for stream, start, end in zip(self._streams, borders, borders[1:], strict=False):
+            if start < end:
+                stream.wait_stream(current)
+                with torch.cuda.stream(stream):
+                    for before, after in zip([first, *ends], ends, strict=False):
+                        self._launch(tensors, settings, range(start, end), before, after - before)
+                current.wait_stream(stream)
+
+    def _launch(
+        self, tensors: list[Tensor], settings: TrainingSettings, places: range, first: int, num_epochs: int
+    ) -> None:
+        """One kernel: `num_epochs` epochs of the models at `places` of `tensors`, after `first` epochs."""
+        num_pairs, batch_size = len(self._targets), settings.batch_size
+        num_batches = -(-num_pairs // batch_size)
+        rates = corrections(first * num_batches, num_epochs * num_batches, settings.learning_rate).to(self._device)
+        options = {} if interpreted() else {"num_warps": 4, "maxnreg": MAX_REGISTERS}
+        train_model[(len(places),)](
+            *tensors, self._members, self._targets, *self._tables, rates, settings.weight_decay, places.start, first,
+            _bound(num_epochs), num_pairs, batch_size, _bound(num_batches),
+            self._members.shape[1], TILE, interpreted(), 1 << (num_pairs - 1).bit_length(), **options,
+        )  # fmt: skip
 
 
 def _bound(count: int) -> Any:

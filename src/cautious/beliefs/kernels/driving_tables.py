@@ -48,11 +48,13 @@ def pair_tables(inputs: PairInputs) -> PairTables:
     first, following = (rows.cpu() // NUM_SPEEDS for rows in inputs.rows)  # states of each pair
     heads = inputs.rows[0].cpu() % NUM_SPEEDS
     patches = inputs.patches.T.cpu().reshape(inputs.num_states, NUM_POSITIONS, PATCH + 1)
-    rows, slots, places = [], [], []
+    rows: list[Tensor] = []
+    places: list[Tensor] = []
+    slots: list[int] = []
     for position in range(NUM_POSITIONS):
         for image, states in enumerate((first, following)):
             distinct, number = torch.unique(patches[:, position], dim=0, return_inverse=True)
-            places.append(number[states] + sum(map(len, rows)))
+            places.append(number[states] + len(slots))
             rows.append(distinct)
             slots += [2 * position + image] * len(distinct)
     next_speed = inputs.speeds[:, :NUM_SPEEDS].cpu().argmax(dim=1)[following]
