@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,9 @@ import torch
 from torch import Tensor
 
 from cautious import TabularMDP
+from cautious.experiments.image_settings import image_experiment_at
+from cautious.experiments.images import run_images
+from cautious.experiments.store import Store
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -37,3 +41,17 @@ def random_problem(generator: torch.Generator) -> RandomProblem:
         return mdp, normal(num_models, num_states, num_actions)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def smoke_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Store]:
+    """The smoke run of an image task on the embedded data, made when first asked for and shared: copy it to change it."""
+
+    @functools.cache
+    def run(task: str) -> Store:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delenv("CAUTIOUS_DATA", raising=False)
+            patch.setenv("CAUTIOUS_CACHE", str(tmp_path_factory.mktemp("cache")))
+            return run_images(image_experiment_at(task, "smoke"), tmp_path_factory.mktemp(task))
+
+    return run

@@ -19,6 +19,9 @@ _HOMES = {
     "Solution": "cautious.solvers.solution",
     "Certificate": "cautious.solvers.solution",
     "RewardEnsemble": "cautious.beliefs.ensemble",
+    "fit_ensemble": "cautious.beliefs.fit",
+    "CautiousPolicy": "cautious.policy",
+    "calibrate": "cautious.evaluation.calibration",
     "solve_bandit": "cautious.solvers.bandit",
     "solve_mdp": "cautious.solvers.mdp",
     "optimal_policy": "cautious.solvers.optimal",
@@ -33,8 +36,11 @@ __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
     from cautious.beliefs.ensemble import RewardEnsemble
+    from cautious.beliefs.fit import fit_ensemble
     from cautious.errors import CautiousError, InvalidInputError
+    from cautious.evaluation.calibration import calibrate
     from cautious.ops.risk import KofN
+    from cautious.policy import CautiousPolicy
     from cautious.solvers.bandit import solve_bandit
     from cautious.solvers.exact import solve_exact
     from cautious.solvers.mdp import solve_mdp

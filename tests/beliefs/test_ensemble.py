@@ -62,7 +62,8 @@ def test_the_help_bit_is_one_value_or_one_an_image(images):
 def test_it_says_what_is_wrong_with_states(images):
     belief = random_ensemble(2)
     with pytest.raises(InvalidInputError, match="uint8"):
-        belief.rewards(images / 255)
+        belief.rewards(images.astype(float))
+    assert torch.equal(belief.rewards(images / 255), belief.rewards(images))
     with pytest.raises(InvalidInputError, match=r"\[S, 28, 28\]"):
         belief.rewards(images[:, :14])
     with pytest.raises(InvalidInputError, match=r"on\(states\)"):

@@ -169,7 +169,7 @@ def test_coins_are_fair_and_new_in_each_epoch():
 def test_bad_training_data_is_refused():
     images, rewards = random_images(4), ask_for_help_rewards(torch.arange(4))
     with pytest.raises(InvalidInputError, match="uint8"):
-        ImageTraining(images.float(), rewards)
+        ImageTraining(images.float() + 1, rewards)
     with pytest.raises(InvalidInputError, match=r"\[S, 28, 28\]"):
         ImageTraining(images[:, :20], rewards)
     with pytest.raises(InvalidInputError, match="S=4"):

@@ -20,8 +20,8 @@ from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
 from cautious.ops.simplex import uniform_policy
 from cautious.report.driving import FIGURES
+from cautious.report.driving_ledger import driving_ledger
 from cautious.report.html import write_report
-from cautious.report.ledger import driving_ledger
 from cautious.seeding import stream
 from cautious.worlds.driving import driving_world
 

@@ -16,6 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cautious.errors import InvalidInputError
+from cautious.types import as_float_tensor, check_finite
+
 SIDE = 28
 KERNEL = 4
 SEEN = 25
@@ -41,6 +44,7 @@ class ImageNetwork:
     help_bit: bool = False
 
     name = "image"
+    state_shape = (SIDE, SIDE)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -89,12 +93,50 @@ class ImageNetwork:
             for part, (name, shape) in zip(parts, self.shapes.items(), strict=True)
         }
 
-    def predict(self, parameters: Tensor, images: Tensor, help_available: Tensor | None = None) -> Tensor:
-        """Every model's rewards on the same images: [M, P], bytes [S, 28, 28] (and bits [S]) -> [M, S, A]."""
-        num_models, num_images = len(parameters), len(images)
-        own = images.expand(num_models, num_images, SIDE, SIDE)
-        bits = None if help_available is None else help_available.expand(num_models, num_images)
-        return forward(self, parameters, own, bits).predictions
+    def as_states(self, states: Any) -> tuple[Tensor, ...]:
+        """What a caller passes as states, checked: images [S, 28, 28], and with a help bit whether it is available [S].
+
+        Args:
+            states: Images; for a network with a help bit a pair of them and one truth value, or one an image.
+        """
+        if not self.help_bit:
+            return (as_images(states),)
+        if not isinstance(states, (tuple, list)) or len(states) != 2:
+            raise InvalidInputError("states: this network has a help bit; pass a pair (images, help_available).")
+        images, flags = as_images(states[0]), as_float_tensor(states[1], "help_available").float()
+        check_finite(flags, "help_available")
+        if flags.dim() > 1 or (flags.dim() == 1 and len(flags) != len(images)):
+            raise InvalidInputError(
+                f"help_available: expected one value or [S={len(images)}], got shape {list(flags.shape)}."
+            )
+        return images, flags.expand(len(images))
+
+    def predict(self, parameters: Tensor, *states: Tensor) -> Tensor:
+        """Every model's rewards on the same images: [M, P], [S, 28, 28] (and bits [S]) -> [M, S, A]."""
+        images, *bits = (part.expand(len(parameters), *part.shape) for part in states)
+        return forward(self, parameters, images, bits[0] if bits else None).predictions
+
+
+def as_images(images: Any) -> Tensor:
+    """Images [S, 28, 28], checked: bytes from 0 to 255, or numbers from 0 to 1 that become bytes."""
+    tensor = images if images_are_bytes(images) else as_float_tensor(images, "images")
+    tensor = torch.as_tensor(tensor)
+    if tensor.dim() != 3 or tuple(tensor.shape[1:]) != (SIDE, SIDE) or not len(tensor):
+        raise InvalidInputError(f"images: expected shape [S, {SIDE}, {SIDE}], got {list(tensor.shape)}.")
+    if tensor.dtype == torch.uint8:
+        return tensor
+    check_finite(tensor, "images")
+    if float(tensor.min()) < 0 or float(tensor.max()) > 1:
+        raise InvalidInputError(
+            f"images: numbers from {float(tensor.min()):g} to {float(tensor.max()):g}; expected bytes (uint8) from 0 to 255, "
+            "or numbers from 0 to 1."
+        )
+    return (tensor * 255).round().to(torch.uint8)
+
+
+def images_are_bytes(images: Any) -> bool:
+    """Whether an array holds bytes."""
+    return getattr(images, "dtype", None) in (torch.uint8, np.dtype(np.uint8))
 
 
 class Activations(NamedTuple):

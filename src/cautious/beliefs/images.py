@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.image_network import SIDE, ImageNetwork, backward, forward
+from cautious.beliefs.image_network import ImageNetwork, as_images, backward, forward
 from cautious.beliefs.kernels import triton_available
+from cautious.beliefs.loss import squared_error
 from cautious.beliefs.shards import Batch, fingerprint_of
 from cautious.errors import InvalidInputError
 from cautious.types import as_float_tensor, check_finite, check_shape
@@ -41,7 +42,7 @@ class ImageTraining:
         """Take the training data.
 
         Args:
-            images: Bytes [S, 28, 28].
+            images: [S, 28, 28], bytes, or numbers from 0 to 1.
             rewards: What each action pays on each image, [S, A]; or [2, S, A], without and with help available: then the
                 network has a help bit, drawn fairly for each image in each epoch. NaN where nothing is known: no loss.
             loss_weights: Weight of each action in the loss, [A]; all 1 if not given.
@@ -49,7 +50,7 @@ class ImageTraining:
             kernels: How to compute on a GPU: "auto" takes the fused kernels where Triton is installed, "plain" never, and
                 any name of `beliefs.kernels.tuning.Variant` that one.
         """
-        self._images = as_image_bytes(images).to(device)
+        self._images = as_images(images).to(device)
         table = as_float_tensor(rewards, "rewards").float()
         if table.dim() not in (2, 3) or (table.dim() == 3 and len(table) != 2):
             raise InvalidInputError(f"rewards: expected shape [S, A] or [2, S, A], got {list(table.shape)}.")
@@ -107,18 +108,7 @@ class ImageTraining:
             coins = None if batch.coins is None else batch.coins[:, part]
             seen = forward(self.network, parameters, self._images[samples], coins)
             targets = self._rewards[0 if coins is None else coins, samples]  # [M, b, A]
-            errors = torch.nan_to_num(seen.predictions - targets, nan=0.0)  # what is not known carries no loss
-            weighted = errors * self._loss_weights / (size * self.network.num_actions)
-            losses += (weighted * errors).flatten(1).sum(dim=1)
-            gradient += backward(self.network, parameters, seen, 2 * weighted)
+            loss, slope = squared_error(seen.predictions, targets, self._loss_weights, size)
+            losses += loss
+            gradient += backward(self.network, parameters, seen, slope)
         return losses, gradient
-
-
-def as_image_bytes(images: Any) -> Tensor:
-    """Images as bytes [S, 28, 28], checked."""
-    tensor = torch.as_tensor(np.asarray(images) if not isinstance(images, Tensor) else images)
-    if tensor.dtype != torch.uint8:
-        raise InvalidInputError(f"images: expected bytes (uint8) from 0 to 255, got {tensor.dtype}.")
-    if tensor.dim() != 3 or tuple(tensor.shape[1:]) != (SIDE, SIDE) or not len(tensor):
-        raise InvalidInputError(f"images: expected shape [S, {SIDE}, {SIDE}], got {list(tensor.shape)}.")
-    return tensor

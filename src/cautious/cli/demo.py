@@ -30,8 +30,9 @@ class Demo:
 
     def _show_driving(self) -> None:
         from cautious.cli.console import console, progress_bars
-        from cautious.cli.tables import dial_table
+        from cautious.cli.tables import result_table
         from cautious.experiments.driving import experiment_at, run_driving, stage_name
+        from cautious.report.driving_tables import dial_table
         from cautious.report.html import write_report
 
         experiment = experiment_at("demo", self.seed)
@@ -46,7 +47,7 @@ class Demo:
             progress("drawing the report", 1, 1)
         numbers = store.numbers(stage_name(experiment.default_probability))
         spread = numbers["belief_spread"]
-        console.print(dial_table(numbers))
+        console.print(result_table(dial_table(numbers)))
         console.print(
             f"The models differ by {spread['familiar']:.2f} on familiar steps and by {spread['novel']:.2f} on novel ones "
             "(standard deviation of the reward): that is all the caution is made of."

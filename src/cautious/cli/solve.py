@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from cautious.worlds.mdp import TabularMDP
+from typing import Any, Literal
 
 
 @dataclass
@@ -46,6 +43,7 @@ class Solve:
         from cautious.errors import InvalidInputError
         from cautious.solvers.bandit import solve_bandit
         from cautious.solvers.mdp import solve_mdp
+        from cautious.solvers.mdp_files import load_mdp
 
         if self.mdp is not None and self.regime != "all-states":
             raise InvalidInputError(
@@ -63,7 +61,7 @@ class Solve:
             if self.mdp is None:
                 solution = solve_bandit(rewards, levels, regime=self.regime, progress=progress, **options)
             else:
-                solution = solve_mdp(_load_mdp(self.mdp), rewards, levels, progress=progress, **options)
+                solution = solve_mdp(load_mdp(self.mdp), rewards, levels, progress=progress, **options)
         policies = {
             "policy": solution.policy,
             "average_policy": solution.average_policy,
@@ -78,19 +76,3 @@ class Solve:
         save_json(self.out / "certificate.json", {"solution": solution.record, "certificates": record})
         console.print(certificate_table(self.level, certificates))
         console.print(f"wrote {self.out / 'policy.safetensors'} and {self.out / 'certificate.json'}")
-
-
-def _load_mdp(path: Path) -> TabularMDP:
-    from cautious.beliefs.files import load_tensors, pick
-    from cautious.errors import BadFileError
-    from cautious.worlds.mdp import TabularMDP
-
-    tensors = load_tensors(path)
-    transitions, start, discount = (
-        pick(tensors, name, path) for name in ("transitions", "initial_state_dist", "discount")
-    )
-    if discount.numel() != 1:
-        raise BadFileError(f"{path}: 'discount' must be one number, got shape {list(discount.shape)}.")
-    if transitions.dim() == 2:
-        transitions = transitions.to_sparse()
-    return TabularMDP(transitions, start, float(discount))

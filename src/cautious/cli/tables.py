@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.columns import Columns
 from rich.panel import Panel
 from rich.style import Style
@@ -13,8 +13,8 @@ from rich.text import Text
 
 from cautious.experiments.drives import Drive
 from cautious.report.animation import caption, terminal_lines
-from cautious.report.html import dial_rows
 from cautious.report.ledger import Verdict
+from cautious.report.tables import Table as Results
 from cautious.solvers.solution import Certificate
 
 
@@ -31,14 +31,20 @@ def certificate_table(levels: Sequence[str], certificates: Mapping[str, Certific
     return table
 
 
-def dial_table(numbers: dict[str, Any]) -> Table:
-    """The caution dial of a driving run: safety and certificate, a row a level."""
-    title = f"the caution dial: driving where obstacles were never on the road before (p = {numbers['probability']:g})"
-    table = Table(title=title, caption="safety: means over runs; value, bound and gap: best policy of the exact run")
-    for heading in ("level", "speed", "collisions", "collision speed", "value", "bound for all", "gap"):
+def result_table(results: Results) -> Table:
+    """A table of the report, narrow enough for 80 columns: one column of labels, a line above each group of rows."""
+    table = Table(title=results.title, caption=results.note, box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    groups = results.num_labels - 1
+    table.add_column(results.header[groups])
+    for heading in results.header[results.num_labels :]:
         table.add_column(heading, justify="right")
-    for row in dial_rows(numbers):
-        table.add_row(*row)
+    before: tuple[str, ...] = ()
+    for row in results.rows:
+        if row[:groups] != before:
+            table.add_section()
+            before = row[:groups]
+            table.add_row(Text(", ".join(before), style="bold"))
+        table.add_row(*(Text(cell.replace(" ± ", "±")) for cell in row[groups:]))
     return table
 
 

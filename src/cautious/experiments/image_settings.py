@@ -98,9 +98,9 @@ def _paper(task: str) -> ImageExperiment:
 
 
 def _small(task: str) -> ImageExperiment:
-    """The embedded 6,000 digits; small batches, so that few epochs make many steps."""
-    main, other = _training(32, 20, 32), _training(24, 10, 32)
-    extent = ((0.1, _training(24, 160, 32)), (1.0, _training(24, 14, 32)), (0.01, _training(24, 1000, 16)))
+    """The embedded 6,000 digits; small batches, so that few epochs make many steps; rather more models than longer training."""
+    main, other = _training(64, 9, 32), _training(32, 7, 32)
+    extent = ((0.1, _training(40, 80, 32)), (1.0, _training(40, 8, 32)), (0.01, _training(40, 400, 16)))
     return ImageExperiment(
         task,
         _variants(task, main, other, extent),
@@ -108,7 +108,7 @@ def _small(task: str) -> ImageExperiment:
         num_train=6000,
         num_test=1000,
         num_dial_images=500,
-        curve_sizes=(20, 24, 28, 32),
+        curve_sizes=(20, 32, 48, 64),
     )
 
 

@@ -57,9 +57,10 @@ def load_data(experiment: ImageExperiment, folder: Path | str | None = None) -> 
 
 
 def _cut(images: ImageSet, count: int | None) -> ImageSet:
-    """`count` images, as many of each label, the same ones each time; all of them if there are no more."""
+    """About `count` images, as many of each label (one at least), the same ones each time; all of them if there are no more."""
     if count is None or len(images) <= count:
         return images
+    count = max(count, len(torch.unique(images.labels)))
     chosen = class_balanced_subset(images.labels, count / len(images), seed=0)
     return ImageSet(images.name, images.split, images.images[chosen], images.labels[chosen], images.origin)
 

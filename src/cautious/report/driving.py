@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cautious.experiments.driving import stage_name
 from cautious.experiments.store import Store
-from cautious.report.figures import COLOURS, grid
+from cautious.report.figures import COLOURS, FigureEntry, grid
 from cautious.worlds.driving import DrivingState
 from cautious.worlds.driving_picture import as_picture
 
@@ -133,7 +131,7 @@ def _stages(store: Store) -> list[str]:
     return [stage for p in store.manifest["settings"]["probabilities"] if store.has(stage := stage_name(p))]
 
 
-FIGURES: dict[str, tuple[str, Callable[[Store], Figure]]] = {
+FIGURES: dict[str, FigureEntry] = {
     "safety": ("The paper's figure: each star is one run (one shuffle of the queue of models).", safety_figure),
     "frame": (
         "Cyan is the car, red an obstacle, green the speedometer. The world moves down as the car drives.",

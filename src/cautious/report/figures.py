@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import matplotlib
@@ -14,9 +15,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cautious.beliefs.files import write_whole
+from cautious.experiments.store import Store
 
 COLOURS = ("#0072b2", "#e69f00", "#d55e00", "#009e73", "#cc79a7", "#56b4e9")
 """Okabe & Ito's palette, told apart by colour-blind readers too."""
+
+FigureEntry = tuple[str, Callable[[Store], Figure]]
+"""A caption, and how to draw it."""
 
 
 def grid(num_rows: int, num_columns: int, width: float = 3.6, height: float = 3.2) -> tuple[Figure, np.ndarray]:
@@ -56,10 +61,11 @@ def plot_dial(
     return figure
 
 
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure whole, in the format of the file's ending, and close it."""
-    kind = path.suffix.removeprefix(".")
-    write_whole(path, lambda target: figure.savefig(target, dpi=150, format=kind, metadata=_NO_DATE.get(kind)))
+def save_figure(figure: Figure, *paths: Path) -> None:
+    """Write a figure whole, in the format of each file's ending, and close it."""
+    for path in paths:
+        kind = path.suffix.removeprefix(".")
+        write_whole(path, partial(figure.savefig, dpi=150, format=kind, metadata=_NO_DATE.get(kind)))
     plt.close(figure)
 
 

@@ -4,40 +4,54 @@ from __future__ import annotations
 
 import base64
 import html
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from cautious.beliefs.files import write_whole
-from cautious.errors import InvalidInputError
-from cautious.experiments.driving import stage_name
 from cautious.experiments.store import Store
-from cautious.report.driving import FIGURES, PANELS
-from cautious.report.figures import save_figure
-from cautious.report.ledger import Verdict, driving_ledger
+from cautious.report.contents import Contents, contents_of
+from cautious.report.figures import FigureEntry, save_figure
+from cautious.report.ledger import Verdict
+from cautious.report.tables import Table
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
 h1, h2 { line-height: 1.2; } img { max-width: 100%; height: auto; }
 table { border-collapse: collapse; margin: 1rem 0; } th, td { padding: .3rem .7rem; border-bottom: 1px solid #ddd; }
 th { text-align: left; background: #f5f5f5; } td.number { text-align: right; font-variant-numeric: tabular-nums; }
+td { white-space: nowrap; vertical-align: top; } th.number { text-align: right; }
+.ledger td { white-space: normal; } .ledger td:nth-child(3) { white-space: nowrap; } tr.first td { border-top: 2px solid #bbb; }
 .shown { color: #00695c; font-weight: 600; } .not { color: #b3261e; font-weight: 600; } .none { color: #777; }
 figure { margin: 2rem 0; } figcaption { color: #555; } small { color: #666; } .wide { overflow-x: auto; }
 """
 
 
 def write_report(store: Store, folder: Path | None = None) -> Path:
-    """Draw every figure (PNG and SVG), judge every claim, and write report.html; returns its path."""
-    if store.manifest["experiment"] != "driving":
-        raise InvalidInputError(f"{store.folder}: no report is known for experiment {store.manifest['experiment']!r}.")
+    """Draw every figure (PNG and SVG), judge every claim, and write report.html; returns its path.
+
+    Args:
+        store: A run of any of the experiments, finished or not.
+        folder: Where to write; into the run's folder if None.
+    """
+    contents = contents_of(store)
     target = store.folder if folder is None else folder
-    parts = [_head(store), _ledger_table(driving_ledger(store)), _numbers_table(store)]
-    for name, (caption, draw) in FIGURES.items():
-        for kind in ("svg", "png"):
-            save_figure(draw(store), target / "figures" / f"{name}.{kind}")
-        parts.append(_picture(target / "figures" / f"{name}.png", name, caption))
-    page = _page("Driving: learning to be cautious", "\n".join(parts))
+    tables = contents.tables(store)
+    parts = [_head(store, contents), _ledger(contents.ledger(store))]
+    parts += [_table(table) for table in tables if table.main]
+    parts.append("<h2>Figures</h2>")
+    for name, entry in contents.figures(store).items():
+        parts.append(_picture(draw_figure(store, name, entry, target), name, entry[0]))
+    parts += [_table(table) for table in tables if not table.main]
+    page = _page(contents.title, "\n".join(parts))
     write_whole(target / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
     return target / "report.html"
+
+
+def draw_figure(store: Store, name: str, entry: FigureEntry, target: Path) -> Path:
+    """Draw one figure into the folder's figures/, as SVG and PNG; returns the path of the latter."""
+    path = target / "figures" / f"{name}.png"
+    save_figure(entry[1](store), path.with_suffix(".svg"), path)
+    return path
 
 
 def _page(title: str, body: str) -> str:
@@ -47,62 +61,56 @@ def _page(title: str, body: str) -> str:
     )
 
 
-def _head(store: Store) -> str:
+def _head(store: Store, contents: Contents) -> str:
     manifest = store.manifest
-    training = manifest["settings"]["training"]
     hardware = manifest["hardware"]
     facts = (
-        f"{training['num_models']} models x {training['num_epochs']} epochs, seed {training['seed']}, "
-        f"{manifest['settings']['num_runs']} runs; {hardware['gpu'] or hardware['cpu']}, {hardware['cores']} cores; "
+        f"{contents.trained(manifest['settings'])}; {manifest['settings']['num_runs']} runs; "
+        f"{hardware['gpu'] or hardware['cpu']}, {hardware['cores']} cores; "
         f"{manifest['date']}; commit {manifest['commit']}; torch {manifest['versions']['torch']}"
     )
     return (
-        "<h1>Driving: learning to be cautious</h1><p>Reward models were trained where obstacles lie in the ditches only. "
-        "Then obstacles appear on the road. No model was ever told what that means; a k-of-20 policy heeds the k of 20 "
-        f"models that expect the worst of it.</p><p><small>{html.escape(facts)}</small></p>"
+        f"<h1>{html.escape(contents.title)}</h1><p>{html.escape(contents.intro)}</p>"
+        f"<p><small>{html.escape(facts)}</small></p>"
     )
 
 
-def _ledger_table(verdicts: list[Verdict]) -> str:
+def _ledger(verdicts: list[Verdict]) -> str:
     kind = {True: "shown", False: "not", None: "none"}
     rows = "".join(
-        f'<tr><td>{verdict.claim}</td><td>{html.escape(verdict.says)}</td><td class="{kind[verdict.shown]}">{verdict.word}'
-        f"</td><td>{html.escape(verdict.numbers)}</td></tr>"
+        f"<tr><td>{html.escape(verdict.claim)}</td><td>{html.escape(verdict.says)}</td>"
+        f'<td class="{kind[verdict.shown]}">{verdict.word}</td><td>{html.escape(verdict.numbers)}</td></tr>'
         for verdict in verdicts
     )
     return (
-        "<h2>What the paper claims, and what this run shows</h2><div class='wide'><table><tr><th>claim</th><th>the paper"
-        f"</th><th>verdict</th><th>numbers</th></tr>{rows}</table></div>"
+        "<h2>What the paper claims, and what this run shows</h2><div class='wide ledger'><table>"
+        f"{_header(('claim', 'the paper', 'verdict', 'numbers'))}{rows}</table></div>"
     )
 
 
-def _numbers_table(store: Store) -> str:
-    numbers = store.numbers(stage_name(store.manifest["settings"]["default_probability"]))
-    header = "".join(
-        f"<th>{title}</th>" for title in ("level", *PANELS.values(), "value", "bound for every policy", "gap")
-    )
-    rows = "".join(f"<tr>{''.join(_cell(part) for part in row)}</tr>" for row in dial_rows(numbers))
+def _table(table: Table) -> str:
+    """A group of rows with the same first label starts with a line; the label is not said again."""
+    rows, before = [], None
+    for row in table.rows:
+        labels, numbers = row[: table.num_labels], row[table.num_labels :]
+        new = table.num_labels > 1 and labels[:-1] != before
+        before = labels[:-1]
+        said = labels if new or table.num_labels == 1 else ("",) * (len(labels) - 1) + labels[-1:]
+        cells = [f"<td>{html.escape(label)}</td>" for label in said]
+        cells += [f'<td class="number">{html.escape(number)}</td>' for number in numbers]
+        rows.append(f"<tr{' class=first' if new else ''}>{''.join(cells)}</tr>")
     return (
-        f"<h2>The caution dial</h2><p>Means over runs, p = {numbers['probability']:g}; value, bound and gap are of the best "
-        f"policy of each level's exact run.</p><div class='wide'><table><tr>{header}</tr>{rows}</table></div>"
+        f'<h2 id="{html.escape(table.id)}">{html.escape(table.title)}</h2><p>{html.escape(table.note)}</p>'
+        f"<div class='wide'><table>{_header(table.header, table.num_labels)}{''.join(rows)}</table></div>"
     )
 
 
-def dial_rows(numbers: dict[str, Any]) -> list[list[str]]:
-    """One row a level: safety statistics (means over runs), then the certificate of the exact run's best policy."""
-    statistics, certificate = numbers["statistics"], numbers["certificates"]["exact"]["best"]
-    rows = []
-    for index, level in enumerate(numbers["levels"]):
-        means = [sum(statistics["queue"][name][index]) / len(statistics["queue"][name][index]) for name in PANELS]
-        bounds = [certificate[part][index] for part in ("lower", "upper", "gap")]
-        rows.append([level, *(f"{value:.3f}" for value in means), *(f"{value:.4f}" for value in bounds)])
-    optim = [sum(statistics["optim"][name]) / len(statistics["optim"][name]) for name in PANELS]
-    rows.append(["optim", *(f"{value:.3f}" for value in optim), "", "", ""])
-    return rows
-
-
-def _cell(text: str) -> str:
-    return f'<td class="number">{html.escape(text)}</td>'
+def _header(names: Sequence[str], num_labels: int | None = None) -> str:
+    """Headings of numbers stand above them, to the right."""
+    labels = len(names) if num_labels is None else num_labels
+    cells = [f"<th>{html.escape(name)}</th>" for name in names[:labels]]
+    cells += [f'<th class="number">{html.escape(name)}</th>' for name in names[labels:]]
+    return f"<tr>{''.join(cells)}</tr>"
 
 
 def _picture(path: Path, name: str, caption: str) -> str:

@@ -14,6 +14,7 @@ from torch import Tensor
 from cautious.errors import InvalidInputError
 from cautious.ops.bellman import PolicyEvaluation, Transitions
 from cautious.types import ROUNDING, ArrayLike, as_distribution, as_float_tensor, check_finite, check_shape
+from cautious.worlds.from_gymnasium import read_model
 
 ROW_TOLERANCE = 1e-6
 """How far from one a row of probabilities may sum (float32 input); rows are then rescaled to sum to one."""
@@ -53,6 +54,21 @@ class TabularMDP:
         start = as_float_tensor(initial_state_dist, "initial_state_dist", "cpu")
         check_shape(start, "S", "initial_state_dist", S=self.num_states)
         self.initial_state_dist = as_distribution(start, "initial_state_dist").clone()
+
+    @classmethod
+    def from_gymnasium(
+        cls, env: Any, discount: float = 0.99, *, num_steps: int | None = None, seed: int = 0
+    ) -> TabularMDP:
+        """The world of a Gymnasium environment with discrete states and actions; `worlds.from_gymnasium.read_model` says how.
+
+        Args:
+            env: One that offers its table of transitions (FrozenLake, Taxi, CliffWalking, driving): exact. Others: estimated.
+            discount: Gymnasium's environments have none.
+            num_steps: Steps of experience to estimate from, where there is no table.
+            seed: Starts the experience.
+        """
+        model = read_model(env, num_steps, seed)
+        return cls(model.transitions, model.initial_state_dist, discount)
 
     def __repr__(self) -> str:
         """Sizes, discount and storage."""

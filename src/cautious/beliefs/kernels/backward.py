@@ -91,7 +91,7 @@ def conv1_gradient(
         map_1: [M, 121, 64, B], encoded.
         gradient_2: [M, 14, 14, 16, B], float16.
         pixels: [M, 784, B], float16.
-        weights_2t: [M, 4, 64, 64], float16: filter row; input channel; 3 - filter column (4) x channel (16).
+        weights_2t: [M, 4, 64, 64], float16: filter row; 3 - filter column (4) x channel (16); input channel.
         partials: Out, [M, programs, 1088], float32: sums over this program's images, [64, 16] weights and 64 biases.
         num_columns: 11.
         B: Padded batch.
@@ -103,9 +103,9 @@ def conv1_gradient(
     y = tl.program_id(0) % MAP_1
     image = (tl.program_id(0) // MAP_1) * BLOCK + tl.arange(0, BLOCK)
     channel, column, tap = tl.arange(0, 64), tl.arange(0, 64), tl.arange(0, 16)
-    weights = weights_2t + model * 16384 + channel[:, None] * 64 + column[None, :]
-    weights_0, weights_1 = tl.load(weights), tl.load(weights + 4096)
-    weights_2, weights_3 = tl.load(weights + 8192), tl.load(weights + 12288)
+    weights = weights_2t + model * 16384 + column[:, None] * 64 + channel[None, :]
+    weights_0, weights_1 = tl.trans(tl.load(weights)), tl.trans(tl.load(weights + 4096))
+    weights_2, weights_3 = tl.trans(tl.load(weights + 8192)), tl.trans(tl.load(weights + 12288))
     ones = tl.full([BLOCK, 16], 1.0, tl.float16)
     to_weights = tl.zeros([64, 16], tl.float32)
     to_bias = tl.zeros([64, 16], tl.float32)

@@ -79,59 +79,70 @@ def dense_and_loss(
     model = tl.program_id(1).to(tl.int64)
     image = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     j, k = tl.arange(0, 64), tl.arange(0, 16)
-    in_1, in_2, in_3 = j < HIDDEN_1, k < HIDDEN_2, k < A
-    real = image < batch_size
+    in_1, in_2, in_3, real = j < HIDDEN_1, k < HIDDEN_2, k < A, image < batch_size
     flat = parameters + model * P + DENSE_START
     packed += model * PACKED
     partials += (model * tl.num_programs(0) + tl.program_id(0)) * PARTIAL
-    sums = tl.zeros([BLOCK, 64], tl.float32)
     feature = features + (model * FEATURES + j[None, :]) * B + image[:, None]
-    weights_1 = packed + j[:, None] * FEATURES + j[None, :]  # rows: hidden units, columns: features of a chunk
-    for chunk in tl.range(num_chunks):
-        sums = tl.dot(decode(tl.load(feature + chunk * (64 * B))), tl.trans(tl.load(weights_1 + chunk * 64)), sums)
-    sums += tl.load(flat + BIAS_1 + j, mask=in_1, other=0.0)[None, :]
+    weights_1 = packed + j[:, None] * FEATURES + j[None, :]  # rows: hidden units; columns: features of a chunk
+    sums_1 = tl.zeros([BLOCK, 64], tl.float32) + tl.load(flat + BIAS_1 + j, mask=in_1, other=0.0)[None, :]
+    sample = tl.load(batch + model * batch_stride + image, mask=real, other=0)
     if HELP:
-        coin = tl.load(coins + model * coin_stride + image, mask=real, other=0).to(tl.float32)
-        sums += coin[:, None] * tl.load(flat + CHANNELS_2 + j * INPUTS + FEATURES, mask=in_1, other=0.0)[None, :]
-    hidden_1 = tl.maximum(sums, 0.0).to(tl.float16)
+        coin = tl.load(coins + model * coin_stride + image, mask=real, other=0)
+        sample += coin.to(tl.int64) * num_samples
+        coin = coin.to(tl.float32)[:, None]
+        sums_1 += coin * tl.load(flat + CHANNELS_2 + j * INPUTS + FEATURES, mask=in_1, other=0.0)[None, :]
+    for chunk in tl.range(num_chunks):
+        inputs = decode(tl.load(feature + chunk * (64 * B)))
+        sums_1 = tl.dot(inputs, tl.trans(tl.load(weights_1 + chunk * 64)), sums_1)
+    hidden_1 = tl.maximum(sums_1, 0.0).to(tl.float16)
     weights_2 = tl.load(packed + 16384 + k[:, None] * 64 + j[None, :])
     sums_2 = tl.dot(hidden_1, tl.trans(weights_2)) + tl.load(flat + BIAS_2 + k, mask=in_2, other=0.0)[None, :]
     hidden_2 = tl.maximum(sums_2, 0.0).to(tl.float16)
     weights_3 = tl.load(packed + 17408 + k[:, None] * 16 + k[None, :])
     prediction = tl.dot(hidden_2, tl.trans(weights_3)) + tl.load(flat + BIAS_3 + k, mask=in_3, other=0.0)[None, :]
 
-    sample = tl.load(batch + model * batch_stride + image, mask=real, other=0)
-    if HELP:
-        sample += coin.to(tl.int64) * num_samples
-    counts = real[:, None] & in_3[None, :]
-    target = tl.load(targets + sample[:, None] * A + k[None, :], mask=counts, other=0.0)
-    error = tl.where(counts & (target == target), prediction - target, 0.0)  # NaN is the one value unequal to itself
-    weighted = error * tl.load(loss_weights + k, mask=in_3, other=0.0)[None, :]
-    tl.store(partials + BIAS_3 + A, tl.sum(error * weighted))
-
+    weighted, loss = _weighted_errors(prediction, targets, loss_weights, sample, real, k, A)
+    tl.store(partials + BIAS_3 + A, loss)
     slope = weighted * scale
     tl.store(partials + BIAS_3 + k, tl.sum(slope, 0), mask=in_3)
     slope = slope.to(tl.float16)
-    to_3 = tl.dot(tl.trans(slope), hidden_2)
-    tl.store(partials + LAYER_3 + k[:, None] * HIDDEN_2 + k[None, :], to_3, mask=in_3[:, None] & in_2[None, :])
+    to_3 = partials + LAYER_3 + k[:, None] * HIDDEN_2 + k[None, :]
+    tl.store(to_3, tl.dot(tl.trans(slope), hidden_2), mask=in_3[:, None] & in_2[None, :])
     slope_2 = tl.where(hidden_2 > 0, tl.dot(slope, weights_3), 0.0)
     tl.store(partials + BIAS_2 + k, tl.sum(slope_2, 0), mask=in_2)
     slope_2 = slope_2.to(tl.float16)
-    to_2 = tl.dot(tl.trans(hidden_1), slope_2)  # [64, 16], stored transposed
-    tl.store(partials + LAYER_2 + k[None, :] * HIDDEN_1 + j[:, None], to_2, mask=in_1[:, None] & in_2[None, :])
+    to_2 = partials + LAYER_2 + k[None, :] * HIDDEN_1 + j[:, None]  # transposed: the product is [64, 16]
+    tl.store(to_2, tl.dot(tl.trans(hidden_1), slope_2), mask=in_1[:, None] & in_2[None, :])
     slope_1 = tl.where(hidden_1 > 0, tl.dot(slope_2, weights_2), 0.0)
     tl.store(partials + BIAS_1 + j, tl.sum(slope_1, 0), mask=in_1)
     if HELP:
-        tl.store(partials + CHANNELS_2 + j * INPUTS + FEATURES, tl.sum(slope_1 * coin[:, None], 0), mask=in_1)
-    slope_1 = slope_1.to(tl.float16)
-    to_1 = partials + CHANNELS_2 + j[:, None] * INPUTS + j[None, :]
+        tl.store(partials + CHANNELS_2 + j * INPUTS + FEATURES, tl.sum(slope_1 * coin, 0), mask=in_1)
+    gradient_2 += model * (PADDED * PADDED * 16 * B) + image[:, None]
+    _to_features(slope_1.to(tl.float16), feature, weights_1, gradient_2, partials, j, num_chunks, INPUTS, B)
+
+
+@triton.jit
+def _weighted_errors(prediction, targets, loss_weights, sample, real, k, A: tl.constexpr):
+    """Errors times loss weights [BLOCK, 16], zero where there is no target, and the sum of weighted squared errors."""
+    counts = real[:, None] & (k < A)[None, :]
+    target = tl.load(targets + sample[:, None] * A + k[None, :], mask=counts, other=0.0)
+    error = tl.where(counts & (target == target), prediction - target, 0.0)  # NaN is the one value unequal to itself
+    weighted = error * tl.load(loss_weights + k, mask=k < A, other=0.0)[None, :]
+    return weighted, tl.sum(error * weighted)
+
+
+@triton.jit
+def _to_features(slope, feature, weights_1, gradient_2, partials, j, num_chunks, INPUTS: tl.constexpr, B: tl.constexpr):
+    """From the gradient at the first hidden layer [BLOCK, 64] to its weights, to conv2's outputs and to conv2's bias."""
+    to_weights = partials + CHANNELS_2 + j[:, None] * INPUTS + j[None, :]
     pooled = j % 16
     cell = ((2 * (pooled // 4) + 3) * PADDED + 2 * (pooled % 4) + 3) * 16 + j // 16
-    out = gradient_2 + (model * (PADDED * PADDED * 16) + cell[None, :]) * B + image[:, None]
+    out = gradient_2 + cell[None, :] * B
     for chunk in tl.range(num_chunks):
         encoded = tl.load(feature + chunk * (64 * B))
-        tl.store(to_1 + chunk * 64, tl.dot(tl.trans(slope_1), decode(encoded)), mask=in_1[:, None])
-        to_feature = tl.where(encoded > 3, tl.dot(slope_1, tl.load(weights_1 + chunk * 64)), 0.0)
+        tl.store(to_weights + chunk * 64, tl.dot(tl.trans(slope), decode(encoded)), mask=(j < HIDDEN_1)[:, None])
+        to_feature = tl.where(encoded > 3, tl.dot(slope, tl.load(weights_1 + chunk * 64)), 0.0)
         by_channel = tl.sum(tl.reshape(tl.sum(to_feature, 0), [4, 16]), 1)
         tl.store(partials + chunk * 4 + tl.arange(0, 4), by_channel)
         offset = encoded & 3

@@ -94,10 +94,10 @@ def convolve_1(
     patch += (tap % 4)[:, None] * B + image[None, :]
     out = map_1 + (model * (MAP_1 * MAP_1) + row * MAP_1) * (64 * B) + channel[:, None] * B + image[None, :]
     for _ in tl.range(num_columns, num_stages=STAGES):
-        best = tag_offset(tl.dot(weights, tl.load(patch)), 0)
+        best = tag_offset(tl.dot(weights, tl.load(patch)), 0, PTX)
         for offset in tl.static_range(1, 4):
             x = tl.load(patch + ((offset // 2) * SIDE + offset % 2) * B)
-            best = tl.maximum(best, tag_offset(tl.dot(weights, x), offset))
+            best = tl.maximum(best, tag_offset(tl.dot(weights, x), offset, PTX))
         tl.store(out, encode(best, best + bias, PTX))
         patch += 2 * B
         out += 64 * B

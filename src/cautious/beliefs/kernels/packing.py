@@ -65,7 +65,7 @@ def pack_conv2(parameters, weights_2, weights_2t, P: tl.constexpr):
         parameters: [M, P], float32.
         weights_2: Out, [M, 25, 64, 64]: place in a 5x5 window; channel x offset (2x2); input channel. Places that an
             offset does not reach stay zero: they are zero from the start and never written.
-        weights_2t: Out, [M, 4, 64, 64]: filter row; input channel; 3 - filter column (4) x channel (16).
+        weights_2t: Out, [M, 4, 64, 64]: filter row; 3 - filter column (4) x channel (16); input channel.
         P: Parameters of a model.
     """
     out_channel = tl.program_id(0)
@@ -76,7 +76,7 @@ def pack_conv2(parameters, weights_2, weights_2t, P: tl.constexpr):
     for offset in tl.static_range(4):
         place = (y + offset // 2) * 5 + x + offset % 2
         tl.store(weights_2 + (model * 25 + place) * 4096 + (out_channel * 4 + offset) * 64 + channel, value)
-    tl.store(weights_2t + model * 16384 + y * 4096 + channel * 64 + (3 - x) * 16 + out_channel, value)
+    tl.store(weights_2t + model * 16384 + ((y * 4 + 3 - x) * 16 + out_channel) * 64 + channel, value)
 
 
 @triton.jit

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import torch
+import triton
 
 from cautious.beliefs.kernels.layout import largest_block
 from cautious.errors import InvalidInputError
 from cautious.types import parse_choice
+
+TESTED_GLUON = "3.6."
+"""Versions of Triton whose Gluon, an experimental dialect, the Hopper kernel was run with; others on request."""
 
 
 class Variant(StrEnum):
@@ -24,6 +28,11 @@ class Variant(StrEnum):
 
     HOPPER = "hopper"
     """Both convolutions' gradients in one kernel that keeps rows in shared memory: compute capability 9.0."""
+
+    @property
+    def has_ptx(self) -> bool:
+        """Whether elementwise work is in assembly."""
+        return self is not Variant.PORTABLE
 
 
 def interpreted() -> bool:
@@ -42,10 +51,11 @@ def supported_variants(device: torch.device) -> tuple[Variant, ...]:
 
 
 def choose_variant(name: str, device: torch.device) -> Variant:
-    """The fastest variant for "auto", else the one named, if `device` can run it."""
+    """The one named, if `device` can run it; for "auto" the fastest, but Hopper's only with a Triton it was tested on."""
     supported = supported_variants(device)
     if name == "auto":
-        return supported[-1]
+        tested = triton.__version__.startswith(TESTED_GLUON)
+        return [each for each in supported if tested or each is not Variant.HOPPER][-1]
     variant = parse_choice(Variant, name, "variant")
     if variant not in supported:
         known = ", ".join(repr(str(each)) for each in supported)
@@ -55,7 +65,7 @@ def choose_variant(name: str, device: torch.device) -> Variant:
 
 def _has_gluon() -> bool:
     try:
-        from triton.experimental.gluon.language.nvidia import hopper  # noqa: F401
+        from cautious.beliefs.kernels import hopper  # noqa: F401
     except ImportError:
         return False
     return True
@@ -80,13 +90,13 @@ class Tuning:
         roomy = device.type != "cuda" or _shared_memory(device) >= 200 * 1024
         return cls(
             conv1_block=64,
-            conv1_stages=4 if roomy else 3,
+            conv1_stages=3,
             conv2_block=largest_block(padded, 256 if roomy else 128),
             conv2_stages=4 if roomy else 3,
             dense_block=largest_block(padded, 128 if roomy else 64),
             conv2_gradient_stages=4 if roomy else 2,
             conv1_gradient_block=64 if roomy else 32,
-            conv1_gradient_stages=1,
+            conv1_gradient_stages=3 if roomy else 1,
         )
 
 

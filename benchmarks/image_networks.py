@@ -1,0 +1,113 @@
+"""The image network in the usual ways: one module, vmap over stacked modules, and unfold with batched products."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, stack_module_state, vmap
+from torch.nn import functional as F
+
+FAN_IN = {"conv1": 16, "conv2": 1024, "fc1": 256, "fc2": 50, "fc3": 15}
+
+
+class PlainNetwork(nn.Module):
+    """One model with the layers PyTorch ships; its parameters stand in the kernels' flat order."""
+
+    def __init__(self, num_actions: int) -> None:
+        """Two convolutions, three linear layers."""
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(1, 64, 4), nn.Conv2d(64, 16, 4)
+        self.fc1, self.fc2, self.fc3 = nn.Linear(256, 50), nn.Linear(50, 15), nn.Linear(15, num_actions)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Rewards: uint8 [B, 28, 28] -> [B, A]."""
+        x = F.max_pool2d(self.conv1(images[:, None].float() / 255), 2).relu()
+        x = F.max_pool2d(self.conv2(x), 2).relu().flatten(1)
+        return self.fc3(self.fc2(self.fc1(x).relu()).relu())
+
+
+def first_weights(num_models: int, num_actions: int) -> Tensor:
+    """PyTorch's default initialisation, flat, [M, P]; model i is the same however many there are."""
+    shapes = {name: part.shape for name, part in PlainNetwork(num_actions).named_parameters()}
+    size = sum(shape.numel() for shape in shapes.values())
+    bounds = torch.cat(
+        [torch.full((shape.numel(),), FAN_IN[name.split(".")[0]] ** -0.5) for name, shape in shapes.items()]
+    )
+    return (2 * torch.rand(num_models, size, generator=torch.Generator().manual_seed(0)) - 1) * bounds
+
+
+def vmapped_step(num_models: int, num_actions: int, learning_rate: float) -> Callable[[Tensor, Tensor], None]:
+    """One step of M networks by `torch.func`, on images [M, B, 28, 28] and rewards [M, B, A]."""
+    networks = [PlainNetwork(num_actions).cuda() for _ in range(num_models)]
+    weights, _ = stack_module_state(networks)
+    optimiser = torch.optim.Adam(list(weights.values()), lr=learning_rate)
+
+    def loss(own: dict[str, Tensor], images: Tensor, rewards: Tensor) -> Tensor:
+        return (functional_call(networks[0], own, (images,)) - rewards).square().mean()
+
+    def step(images: Tensor, rewards: Tensor) -> None:
+        gradients, _ = vmap(grad_and_value(loss))(weights, images, rewards)
+        for name, weight in weights.items():
+            weight.grad = gradients[name]
+        optimiser.step()
+
+    return step
+
+
+def stacked_loss(parts: list[Tensor], images: Tensor, rewards: Tensor) -> Tensor:
+    """Mean squared error of each model, [M], by unfold and batched products; images [M, B, 28, 28], rewards [M, B, A]."""
+    w1, b1, w2, b2, w3, b3, w4, b4, w5, b5 = parts
+    num_models, batch_size = images.shape[:2]
+    patches = (images.float() / 255).unfold(2, 4, 1).unfold(3, 4, 1)[:, :, :24, :24].reshape(num_models, -1, 16)
+    x = torch.baddbmm(b1[:, None], patches, w1.view(num_models, 64, 16).transpose(1, 2))
+    x = x.view(num_models, batch_size, 12, 2, 12, 2, 64).amax((3, 5)).relu()
+    patches = x.unfold(2, 4, 1).unfold(3, 4, 1)[:, :, :8, :8].reshape(num_models, -1, 1024)  # channel, row, column
+    x = torch.baddbmm(b2[:, None], patches, w2.view(num_models, 16, 1024).transpose(1, 2))
+    x = x.view(num_models, batch_size, 4, 2, 4, 2, 16).amax((3, 5)).relu()
+    x = x.permute(0, 1, 4, 2, 3).reshape(num_models, batch_size, 256)
+    for weight, bias in ((w3, b3), (w4, b4)):
+        x = torch.baddbmm(bias[:, None], x, weight.transpose(1, 2)).relu()
+    return (torch.baddbmm(b5[:, None], x, w5.transpose(1, 2)) - rewards).square().mean((1, 2))
+
+
+class CompiledStack:
+    """M networks by `stacked_loss` under torch.compile, TF32 products, float32 everywhere else, fused Adam."""
+
+    def __init__(self, weights: Tensor, num_actions: int, learning_rate: float) -> None:
+        """Take first weights [M, P]."""
+        shapes = [part.shape for part in PlainNetwork(num_actions).parameters()]
+        parts = weights.split([shape.numel() for shape in shapes], dim=1)
+        self._parts = [
+            part.reshape(-1, *shape).clone().requires_grad_() for part, shape in zip(parts, shapes, strict=True)
+        ]
+        self._optimiser = torch.optim.Adam(self._parts, lr=learning_rate, fused=True)
+        self._loss = torch.compile(stacked_loss)
+
+    def step(self, images: Tensor, rewards: Tensor) -> Tensor:
+        """One step on images [M, B, 28, 28] and rewards [M, B, A]; losses [M]."""
+        torch.backends.cuda.matmul.allow_tf32 = True
+        losses = self._loss(self._parts, images, rewards)
+        self._optimiser.zero_grad()
+        losses.sum().backward()
+        self._optimiser.step()
+        torch.backends.cuda.matmul.allow_tf32 = False
+        return losses.detach()
+
+
+def digits(folder: str) -> tuple[Tensor, Tensor]:
+    """MNIST's training images [60000, 28, 28], uint8, and labels [60000], on the GPU."""
+    found = []
+    for name, header, shape in (("images-idx3", 16, (-1, 28, 28)), ("labels-idx1", 8, (-1,))):
+        raw = gzip.decompress((Path(folder) / f"train-{name}-ubyte.gz").read_bytes())
+        found.append(torch.from_numpy(np.frombuffer(raw, np.uint8, offset=header).reshape(shape).copy()).cuda())
+    return found[0], found[1].long()
+
+
+def digit_rewards(labels: Tensor, help_reward: float) -> Tensor:
+    """1 for naming the digit, 0 for another, `help_reward` for the eleventh action, [S, 11]."""
+    return F.pad(F.one_hot(labels, 10).float(), (0, 1), value=help_reward)

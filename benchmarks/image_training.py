@@ -1,0 +1,216 @@
+"""Microseconds a model-step of training image networks on one GPU: the usual ways, and ours, stage by stage.
+
+python -m benchmarks.image_training                                   times (a few minutes)
+python -m benchmarks.image_training --outcome FOLDER [--epochs 10]    trains on MNIST in FOLDER both ways, compares
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from benchmarks.image_networks import CompiledStack, PlainNetwork, digit_rewards, digits, first_weights, vmapped_step
+from cautious.beliefs.kernels.adam import adam_step
+from cautious.beliefs.kernels.step import FusedImageStep
+from cautious.beliefs.kernels.tuning import supported_variants
+from cautious.beliefs.shuffling import shuffles
+
+BATCH, ACTIONS, LEARNING_RATE = 512, 11, 1.6e-3
+USEFUL_FLOP = {
+    "convolve 1": 22 * 22 * 64 * 16 * 2 * BATCH,
+    "convolve 2": 8 * 8 * 16 * 1024 * 2 * BATCH,
+    "linear layers": 3 * (256 * 50 + 50 * 15 + 15 * ACTIONS) * 2 * BATCH,
+    "convolutions' gradients": (2 * 8 * 8 * 16 * 1024 + 22 * 22 * 64 * 16) * 2 * BATCH,
+}
+"""Of one model-step, counting only outputs that pooling keeps and the second convolution needs."""
+
+PIXELS, MAP, FEATURES, SLOPES, PARAMETERS = 784 * 2, 121 * 64 * 2, 256 * 2, 64 * 16 * 2, 31_424 * 4
+LEAST_BYTES = {
+    "pack": 2 * PARAMETERS,
+    "gather": (PIXELS // 2 + PIXELS) * BATCH,
+    "convolve 1": (PIXELS + MAP) * BATCH,
+    "convolve 2": (MAP + FEATURES) * BATCH,
+    "linear layers": (2 * FEATURES + SLOPES) * BATCH,
+    "convolutions' gradients": (MAP + SLOPES + PIXELS) * BATCH,
+    "collect": 2 * PARAMETERS,
+    "Adam": 7 * PARAMETERS,
+}
+"""Through device memory in one model-step: every input of a stage once, every output once."""
+
+
+def median_microseconds(run: Callable[[], object], repeats: int = 11) -> float:
+    """Median time of one call on the GPU, after three calls to warm up."""
+    for _ in range(3):
+        run()
+    events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(repeats)]
+    for start, end in events:
+        start.record()
+        run()
+        end.record()
+    torch.cuda.synchronize()
+    return 1e3 * sorted(start.elapsed_time(end) for start, end in events)[repeats // 2]
+
+
+def random_batches(num_models: int, num_samples: int) -> Tensor:
+    """Distinct samples for each model, [M, 512]."""
+    keys = torch.rand(num_models, num_samples, device="cuda", generator=torch.Generator("cuda").manual_seed(0))
+    return keys.argsort(dim=1)[:, :BATCH].contiguous()
+
+
+def usual_ways(images: Tensor, rewards: Tensor) -> Iterator[str]:
+    """Lines for one network after another, vmap, and unfold with batched products and torch.compile."""
+    network = PlainNetwork(ACTIONS).cuda()
+    optimiser = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
+    batch = random_batches(64, len(images))
+
+    def plain() -> None:
+        optimiser.zero_grad()
+        (network(images[batch[0]]) - rewards[batch[0]]).square().mean().backward()
+        optimiser.step()
+
+    yield f"  one network after another, eager float32          {median_microseconds(plain):8.1f}"
+    stacked = vmapped_step(64, ACTIONS, LEARNING_RATE)
+    time = median_microseconds(lambda: stacked(images[batch], rewards[batch]), 5) / 64
+    yield f"  torch.func.vmap over 64 networks, float32         {time:8.1f}"
+    compiled = CompiledStack(first_weights(32, ACTIONS).cuda(), ACTIONS, LEARNING_RATE)
+    time = median_microseconds(lambda: compiled.step(images[batch[:32]], rewards[batch[:32]]), 5) / 32
+    yield f"  unfold + bmm + torch.compile, 32 networks, TF32   {time:8.1f}"
+
+
+class OurStep:
+    """Parameters, moments and kernels of M models on random batches."""
+
+    def __init__(self, num_models: int, images: Tensor, rewards: Tensor, variant: str) -> None:
+        """Take random first weights."""
+        self.kernels = FusedImageStep(images, rewards, variant=variant)
+        self.parameters = first_weights(num_models, ACTIONS).cuda()
+        self.moments = torch.zeros_like(self.parameters), torch.zeros_like(self.parameters)
+        self.batch = random_batches(num_models, 4096)
+        self.gradient = torch.empty_like(self.parameters)
+
+    def adam(self) -> None:
+        """One step of Adam with the gradient at hand."""
+        adam_step(self.parameters, self.gradient, *self.moments, step=10, learning_rate=LEARNING_RATE)
+
+    def whole(self) -> None:
+        """Loss, gradient and Adam."""
+        _, self.gradient = self.kernels.loss_and_gradient(self.parameters, self.batch)
+        self.adam()
+
+
+def ours(images: Tensor, rewards: Tensor, counts: list[int]) -> Iterator[str]:
+    """Lines for each variant and number of models."""
+    for variant in supported_variants(torch.device("cuda")):
+        times = [median_microseconds(OurStep(count, images, rewards, variant).whole) / count for count in counts]
+        row = "".join(f"{time:8.2f} ({count:,})" for time, count in zip(times, counts, strict=True))
+        yield f"  ours, {variant:<12} (number of networks)          {row}"
+
+
+def by_stage(images: Tensor, rewards: Tensor, variant: str, num_models: int = 256) -> Iterator[str]:
+    """Lines with microseconds a model, useful TFLOP/s and least GB/s of each stage, beside what this GPU reaches."""
+    left = torch.randn(8192, 8192, device="cuda").half()
+    rate = 2 * 8192**3 / median_microseconds(lambda: left @ left) / 1e6
+    block = torch.empty(2**30, device="cuda", dtype=torch.float32)
+    copy = 2 * block.numel() * 2 / median_microseconds(lambda: block[: 2**29].copy_(block[2**29 :])) / 1e3
+    yield f"stage by stage, {variant}, {num_models} networks (this GPU: {rate:.0f} TFLOP/s in float16, {copy:.0f} GB/s copying)"
+    step = OurStep(num_models, images, rewards, variant)
+    step.whole()
+    losses = torch.empty(num_models, device="cuda")
+    stages = step.kernels.stages(step.parameters, step.batch, step.batch, losses, step.gradient) | {"Adam": step.adam}
+    total = 0.0
+    for name, run in stages.items():
+        time = median_microseconds(run) / num_models
+        total += time
+        flops = USEFUL_FLOP.get(name, 0) / time / 1e6
+        speed = LEAST_BYTES[name] / time / 1e3
+        yield f"  {name:<24} {time:6.2f} µs {flops:6.0f} TFLOP/s ({flops / rate:4.0%}) {speed:6.0f} GB/s ({speed / copy:4.0%})"
+    yield f"  {'sum':<24} {total:6.2f} µs {sum(USEFUL_FLOP.values()) / total / 1e6:6.0f} TFLOP/s"
+
+
+def epoch_losses(step: Callable[[Tensor, int], Tensor], seeds: Tensor, num_epochs: int, num_samples: int) -> Tensor:
+    """Mean loss of each model in each epoch, [epochs, M]; `step` takes a batch [M, B] and its number."""
+    rows, number = [], 0
+    for epoch in range(num_epochs):
+        total = torch.zeros(len(seeds), device="cuda")
+        for batch in shuffles(seeds, epoch, num_samples).split(BATCH, dim=1):
+            number += 1
+            total += step(batch, number) * batch.shape[1]
+        rows.append(total / num_samples)
+    return torch.stack(rows)
+
+
+def train_ours(images: Tensor, rewards: Tensor, num_models: int, num_epochs: int) -> Tensor:
+    """Epoch losses [epochs, M] of our kernels."""
+    kernels = FusedImageStep(images, rewards)
+    weights = first_weights(num_models, ACTIONS).cuda()
+    moments = torch.zeros_like(weights), torch.zeros_like(weights)
+
+    def step(batch: Tensor, number: int) -> Tensor:
+        losses, gradient = kernels.loss_and_gradient(weights, batch)
+        adam_step(weights, gradient, *moments, step=number, learning_rate=LEARNING_RATE)
+        return losses
+
+    return epoch_losses(step, torch.arange(num_models, device="cuda"), num_epochs, len(images))
+
+
+def train_stack(images: Tensor, rewards: Tensor, models: range, num_epochs: int) -> Tensor:
+    """Epoch losses [epochs, M] of the TF32 stack; the same first weights and shuffles, model by model."""
+    stack = CompiledStack(first_weights(models.stop, ACTIONS)[models.start :].cuda(), ACTIONS, LEARNING_RATE)
+    seeds = torch.arange(models.start, models.stop, device="cuda")
+    return epoch_losses(lambda batch, _: stack.step(images[batch], rewards[batch]), seeds, num_epochs, len(images))
+
+
+def outcome(folder: str, num_epochs: int, num_ours: int = 512, num_plain: int = 96) -> Iterator[str]:
+    """Lines comparing training losses of ours with the TF32 stack."""
+    images, labels = digits(folder)
+    rewards = digit_rewards(labels, 0.25)
+    yield f"training loss on MNIST, median over networks (share above 0.01), batch {BATCH}, {len(images):,} images"
+    own = train_ours(images, rewards, num_ours, num_epochs)
+    yield from _report("ours", own, num_plain)
+    parts = [train_stack(images, rewards, range(n, n + 32), num_epochs) for n in range(0, num_plain, 32)]
+    yield from _report("PyTorch, TF32", torch.cat(parts, dim=1), num_plain)
+
+
+def _report(name: str, losses: Tensor, num_plain: int) -> Iterator[str]:
+    for epoch in sorted({0, 4, 9, 19, len(losses) - 1} & set(range(len(losses)))):
+        row = losses[epoch]
+        yield f"  {name:<14} epoch {epoch + 1:2d}: {row.median():.5f} ({(row > 0.01).float().mean():5.1%} of {len(row)})"
+    yield f"  {name:<14} the first {num_plain} alone: {losses[-1, :num_plain].median():.5f}"
+
+
+def main() -> None:
+    """Print the GPU, then one table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", type=int, nargs="+", default=[64, 256, 1024])
+    parser.add_argument("--outcome", metavar="FOLDER", help="folder with MNIST's four files")
+    parser.add_argument("--epochs", type=int, default=10)
+    options = parser.parse_args()
+    if not torch.cuda.is_available():
+        raise SystemExit("benchmarks.image_training needs a CUDA device.")
+    print(f"{datetime.date.today()}  {torch.cuda.get_device_name()}, torch {torch.__version__}, batch {BATCH}")
+    if options.outcome:
+        lines = outcome(options.outcome, options.epochs)
+    else:
+        generator = torch.Generator().manual_seed(0)
+        images = torch.randint(0, 256, (60_000, 28, 28), generator=generator, dtype=torch.uint8).cuda()
+        rewards = torch.rand(60_000, ACTIONS, generator=generator).cuda()
+        print("microseconds a model-step (loss, gradient and Adam)")
+        lines = tables(images, rewards, options.models)
+    for line in lines:
+        print(line, flush=True)
+
+
+def tables(images: Tensor, rewards: Tensor, counts: list[int]) -> Iterator[str]:
+    """All lines of the timing table."""
+    yield from ours(images, rewards, counts)
+    for variant in supported_variants(torch.device("cuda"))[1:]:
+        yield from by_stage(images, rewards, variant)
+    yield from usual_ways(images, rewards)
+
+
+if __name__ == "__main__":
+    main()

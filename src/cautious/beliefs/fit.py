@@ -1,0 +1,149 @@
+"""`fit_ensemble`: from a user's own experience to a belief."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from cautious.beliefs.diagnosis import BeliefWarning, diagnose
+from cautious.beliefs.ensemble import RewardEnsemble
+from cautious.beliefs.image_network import SIDE, as_images
+from cautious.beliefs.images import ImageTraining
+from cautious.beliefs.module_network import ModuleNetwork, ModuleTraining, VectorNetwork, as_inputs
+from cautious.beliefs.shards import TrainingSettings
+from cautious.beliefs.training import Progress, train
+from cautious.errors import InvalidInputError
+from cautious.seeding import stream
+from cautious.types import ArrayLike, as_device, as_float_tensor, check_shape
+
+NetworkChoice = str | Callable[[], torch.nn.Module]
+
+
+def fit_ensemble(
+    inputs: ArrayLike,
+    rewards: ArrayLike,
+    *,
+    network: NetworkChoice = "auto",
+    num_models: int = 100,
+    num_epochs: int = 100,
+    batch_size: int = 64,
+    learning_rate: float = 1e-3,
+    weight_decay: float = 0.0,
+    loss_weights: ArrayLike | None = None,
+    seed: int = 0,
+    device: torch.device | str = "auto",
+    checkpoint_dir: Path | str | None = None,
+    progress: bool | Progress = True,
+    validation_fraction: float = 0.1,
+) -> RewardEnsemble:
+    """Train M reward models on familiar experience: together they are a belief about what each action pays.
+
+    Args:
+        inputs: Familiar states, one row each: vectors [S, ...], or images [S, 28, 28].
+        rewards: What each action paid in each of them, [S, A]; NaN where it was not tried (logged feedback): such an entry
+            carries no loss.
+        network: "image" is the paper's convolutional network, "vector" two hidden layers of 64; "auto" takes the first for
+            images [S, 28, 28] and the second otherwise. Or a function without arguments that returns a torch module from
+            inputs [B, ...] to rewards [B, A].
+        num_models: M; at least as many as a level's n.
+        num_epochs: Passes over the data.
+        batch_size: B.
+        learning_rate: Of Adam.
+        weight_decay: Of Adam, as L2 penalty.
+        loss_weights: Weight of each action in the loss, [A].
+        seed: Model i depends on (seed, i) alone: not on how many others are trained, nor on interruptions.
+        device: "auto" takes a GPU where there is one.
+        checkpoint_dir: Folder to keep unfinished work in; the same call goes on from there.
+        progress: True shows a line; or a function that is told (epochs done, epochs in all); False is silent.
+        validation_fraction: Part of the states that no model sees, to look at the belief with (`ensemble.diagnosis`): warns if
+            it is too narrow or too poor. 0 trains on everything and does not look.
+
+    Returns:
+        The trained ensemble.
+
+    >>> states = torch.linspace(-1, 1, 40)[:, None]
+    >>> belief = fit_ensemble(states, torch.cat([states, -states], dim=1), num_models=4, num_epochs=60, batch_size=8,
+    ...                       learning_rate=0.01, progress=False)
+    >>> belief.rewards(states).shape
+    torch.Size([4, 40, 2])
+    """
+    settings = TrainingSettings(num_models, num_epochs, batch_size, learning_rate, weight_decay, seed)
+    table = _as_reward_table(rewards)
+    states = _as_states(inputs, network)
+    check_shape(table, "S A", "rewards", S=len(states))
+    familiar, held_out = _split(len(states), validation_fraction, seed)
+    weights = None if loss_weights is None else as_float_tensor(loss_weights, "loss_weights")
+    lesson = _lesson(network, states[familiar], table[familiar], weights)
+    place = as_device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device) or "cpu"
+    folder = None if checkpoint_dir is None else Path(checkpoint_dir)
+    trained = train(lesson, settings, device=place, checkpoint_dir=folder, progress=_as_progress(progress))
+    found = RewardEnsemble(lesson.network, trained.parameters, trained.losses, asdict(settings))
+    if len(held_out):
+        found.diagnosis = diagnose(found.rewards(states[held_out]), table[held_out])
+        for sentence in found.diagnosis.concerns:
+            warnings.warn(sentence, BeliefWarning, stacklevel=2)
+    return found
+
+
+def _as_reward_table(rewards: ArrayLike) -> Tensor:
+    table = as_float_tensor(rewards, "rewards")
+    check_shape(table, "S A", "rewards")
+    if bool(table.isinf().any()):
+        raise InvalidInputError("rewards: some are infinite; use NaN for what was not tried.")
+    known = ~table.isnan()
+    if not bool(known.any(dim=0).all()):
+        never = [int(action) for action in (~known.any(dim=0)).nonzero().flatten()]
+        raise InvalidInputError(
+            f"rewards: actions {never} have no reward in any state, so nothing can be learned about them; leave them out."
+        )
+    return table
+
+
+def _as_states(inputs: ArrayLike, network: NetworkChoice) -> Tensor:
+    """Inputs as the chosen network takes them."""
+    if not callable(network) and network not in ("auto", "image", "vector"):
+        raise InvalidInputError(
+            f"network={network!r} is not known; choose 'auto', 'image', 'vector', or a function that returns a torch module."
+        )
+    if network == "image" or (network == "auto" and tuple(getattr(inputs, "shape", ()))[1:] == (SIDE, SIDE)):
+        return as_images(inputs)
+    return as_inputs(inputs)
+
+
+def _lesson(
+    network: NetworkChoice, states: Tensor, rewards: Tensor, loss_weights: Tensor | None
+) -> ImageTraining | ModuleTraining:
+    """The chosen network with its training data."""
+    if states.dtype == torch.uint8:
+        return ImageTraining(states, rewards, loss_weights)
+    if callable(network):
+        return ModuleTraining(ModuleNetwork(network, states), states, rewards, loss_weights)
+    flat = states.flatten(1)
+    return ModuleTraining(VectorNetwork(flat.shape[1], rewards.shape[1]), flat, rewards, loss_weights)
+
+
+def _split(num_states: int, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Which states to learn from and which to keep back, each in order."""
+    if not 0 <= fraction < 1:
+        raise InvalidInputError(f"validation_fraction={fraction} must be in [0, 1): the part that no model sees.")
+    order = torch.from_numpy(stream(seed, "held out").permutation(num_states))
+    count = int(fraction * num_states)
+    return order[count:].sort().values, order[:count].sort().values
+
+
+def _as_progress(progress: bool | Progress) -> Progress | None:
+    if callable(progress):
+        return progress
+    if not progress or not sys.stderr.isatty():
+        return None
+
+    def tell(done: int, total: int) -> None:
+        print(f"\rtraining: {100 * done // total} %", end="\n" if done == total else "", file=sys.stderr, flush=True)
+
+    return tell

@@ -1,0 +1,244 @@
+"""Any PyTorch module as a stacked reward model, by `torch.func`; and the default network for vectors."""
+
+from __future__ import annotations
+
+import copy
+import math
+import threading
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from cautious.beliefs.loss import squared_error
+from cautious.beliefs.shards import Batch, fingerprint_of
+from cautious.errors import InvalidInputError
+from cautious.types import as_float_tensor, check_finite, check_shape
+
+Factory = Callable[[], nn.Module]
+
+WIDTH = 16
+"""Models that are computed together, always as many, each at its own place (number modulo 16), the last ones filled up: what
+a matrix library rounds may depend on both, and a model's bits shall not depend on its company."""
+
+_BUILDING = threading.Lock()
+"""PyTorch's layers draw their first weights from one generator for all; only one model is built at a time."""
+
+
+class ModuleNetwork:
+    """An architecture given by a function that makes a module from inputs [B, ...] to rewards [B, A]."""
+
+    name = "module"
+
+    def __init__(self, factory: Factory, example: Tensor) -> None:
+        """Build one module to learn its shape, and try it on an example [B, ...]."""
+        self._factory = factory
+        self._module = _built(factory, 0)
+        self._copies = threading.local()
+        buffers = [name for name, _ in self._module.named_buffers()]
+        if buffers:
+            raise InvalidInputError(
+                f"network: the module keeps buffers ({', '.join(buffers[:3])}), as batch normalisation does; they mix the "
+                "samples of a batch and cannot be stacked. Use layer or group normalisation instead."
+            )
+        self._shapes = {name: tuple(value.shape) for name, value in self._module.named_parameters()}
+        if not self._shapes:
+            raise InvalidInputError("network: the module has no parameters, so there is nothing to train.")
+        self._sizes = [math.prod(shape) for shape in self._shapes.values()]
+        self.num_parameters = sum(self._sizes)
+        self.state_shape: tuple[int, ...] = tuple(example.shape[1:])
+        self.num_actions = self._try_out(example[:2].float())
+
+    def _try_out(self, example: Tensor) -> int:
+        first = torch.nn.utils.parameters_to_vector(self._module.parameters()).detach()[None]
+        try:
+            found = self.predict(first.cpu(), example.cpu())
+        except InvalidInputError:
+            raise
+        except Exception as error:  # whatever a user's module may raise
+            raise InvalidInputError(
+                f"network: the module could not be stacked by torch.func or does not take inputs of shape "
+                f"{list(example.shape)} ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else error}). "
+                "It must be free of dropout and of decisions that depend on values."
+            ) from error
+        if found.dim() != 3 or found.shape[1] != len(example):
+            raise InvalidInputError(f"network: expected rewards [B, A] from the module, got {list(found.shape[1:])}.")
+        return int(found.shape[2])
+
+    def _call(self, own: dict[str, Tensor], inputs: Tensor) -> Tensor:
+        """One model's rewards [B, A]. `functional_call` lends weights to the module, so each thread has a copy of it."""
+        if not hasattr(self._copies, "module"):
+            self._copies.module = copy.deepcopy(self._module)
+        return torch.func.functional_call(self._copies.module, own, (inputs,))
+
+    def describe(self) -> dict[str, Any]:
+        """The module's parameters by name; the code that makes it is not kept."""
+        return {"parameters": {name: list(shape) for name, shape in self._shapes.items()}}
+
+    def init(self, rng: np.random.Generator) -> np.ndarray:
+        """First weights as the module draws them itself, [P]."""
+        module = _built(self._factory, int(rng.integers(2**62)))
+        return torch.nn.utils.parameters_to_vector(module.parameters()).detach().double().numpy()
+
+    def as_states(self, states: Any) -> tuple[Tensor, ...]:
+        """States as numbers [S, ...] of the shape that the network was made for."""
+        return (as_inputs(states, self.state_shape),)
+
+    def split(self, parameters: Tensor) -> dict[str, Tensor]:
+        """[M, P] -> the module's parameters by name, each with M in front, each at an address of its own."""
+        parts = parameters.split(self._sizes, dim=1)
+        return {
+            name: part.contiguous().unflatten(1, shape) if shape else part.contiguous().squeeze(1)
+            for part, (name, shape) in zip(parts, self._shapes.items(), strict=True)
+        }
+
+    def predict(self, parameters: Tensor, *states: Tensor) -> Tensor:
+        """Every model's rewards on the same inputs: [M, P], [S, ...] -> [M, S, A]."""
+        (inputs,) = states
+        run = torch.func.vmap(lambda own: self._call(own, inputs))
+        blocks = [run(self.split(part))[:count] for part, count in _blocks(parameters)]
+        return torch.cat(blocks)
+
+    def loss_and_gradient(
+        self, parameters: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """`squared_error` of each model on its own batch, and its gradient: [M, P], [M, B, ...], [M, B, A] -> [M], [M, P]."""
+        losses, gradients = [], []
+        for first in range(0, len(parameters), WIDTH):
+            block = slice(first, first + WIDTH)
+            count = len(parameters[block])
+            own, seen, paid = (_filled(part[block]) for part in (parameters, inputs, targets))
+            loss, gradient = self._block_step(own, seen, paid, weights)
+            losses.append(loss[:count])
+            gradients.append(gradient[:count])
+        return torch.cat(losses), torch.cat(gradients)
+
+    def _block_step(
+        self, parameters: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The same for one block of `WIDTH` models."""
+
+        def one(own: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+            predictions, pull = torch.func.vjp(lambda weights: self._call(weights, inputs), own)  # type: ignore[misc]
+            loss, slope = squared_error(predictions, targets, weights, len(inputs))
+            return loss.detach(), pull(slope)[0]
+
+        losses, slopes = torch.func.vmap(one)(self.split(parameters), inputs, targets)
+        return losses, torch.cat([slopes[name].reshape(WIDTH, -1) for name in self._shapes], dim=1).detach()
+
+
+def _blocks(parameters: Tensor) -> list[tuple[Tensor, int]]:
+    """Blocks of `WIDTH` models, the last one filled up with its first model, and how many of each count."""
+    return [(_filled(part), len(part)) for part in parameters.split(WIDTH)]
+
+
+def _filled(values: Tensor) -> Tensor:
+    missing = WIDTH - len(values)
+    return values if not missing else torch.cat([values, values[:1].expand(missing, *values.shape[1:])])
+
+
+def _built(factory: Factory, seed: int) -> nn.Module:
+    """A module with first weights that depend on `seed` alone; PyTorch's own generator is left as it was."""
+    with _BUILDING, torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        module = factory()
+    if not isinstance(module, nn.Module):
+        raise InvalidInputError(
+            f"network: expected a function that returns a torch module, got {type(module).__name__}."
+        )
+    return module.float().cpu()
+
+
+class VectorNetwork(ModuleNetwork):
+    """The default for vectors: two hidden layers with ReLU."""
+
+    name = "vector"
+
+    def __init__(self, num_inputs: int, num_actions: int, hidden: tuple[int, ...] = (64, 64)) -> None:
+        """Layers from `num_inputs` over `hidden` to `num_actions`."""
+        self._described = {"num_inputs": num_inputs, "num_actions": num_actions, "hidden": list(hidden)}
+
+        def make() -> nn.Module:
+            layers: list[nn.Module] = []
+            for size, following in zip((num_inputs, *hidden), (*hidden, num_actions), strict=True):
+                layers += [nn.Linear(size, following), nn.ReLU()]
+            return nn.Sequential(*layers[:-1])
+
+        super().__init__(make, torch.zeros(2, num_inputs))
+
+    def describe(self) -> dict[str, Any]:
+        """Sizes of the layers."""
+        return dict(self._described)
+
+    def _block_step(
+        self, parameters: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """By the chain rule, written out: several times as fast as `torch.func` at this size."""
+        part = list(self.split(parameters).values())
+        kernels, biases = part[::2], part[1::2]  # [W, out, in], [W, out]
+        seen = [inputs]
+        for number, (kernel, bias) in enumerate(zip(kernels, biases, strict=True)):
+            following = torch.baddbmm(bias.unsqueeze(1), seen[-1], kernel.transpose(1, 2))
+            seen.append(following.relu_() if number < len(kernels) - 1 else following)
+        losses, slope = squared_error(seen.pop(), targets, weights, inputs.shape[1])
+        gradients: list[Tensor] = []
+        for kernel in reversed(kernels):
+            before = seen.pop()
+            gradients[:0] = [torch.bmm(slope.transpose(1, 2), before).flatten(1), slope.sum(dim=1)]
+            slope = torch.ops.aten.threshold_backward(torch.bmm(slope, kernel), before, 0)  # zero where the ReLU is
+        return losses, torch.cat(gradients, dim=1)
+
+
+def as_inputs(states: Any, shape: tuple[int, ...] | None = None) -> Tensor:
+    """Inputs as float32 [S, ...], checked to be finite and of the given shape behind S."""
+    inputs = as_float_tensor(states, "inputs").float()
+    if inputs.dim() < 2 or not len(inputs):
+        raise InvalidInputError(f"inputs: expected one row a state, [S, ...], got shape {list(inputs.shape)}.")
+    check_finite(inputs, "inputs")
+    if shape is not None and tuple(inputs.shape[1:]) != shape:
+        raise InvalidInputError(f"inputs: expected shape [S, {', '.join(map(str, shape))}], got {list(inputs.shape)}.")
+    return inputs
+
+
+class ModuleTraining:
+    """A module network with inputs and rewards as its training data (`beliefs.shards.StackedNetwork`)."""
+
+    flips_coins = False
+    shard_size: Mapping[str, int] = MappingProxyType({"cpu": WIDTH, "cuda": 256})
+
+    def __init__(
+        self,
+        network: ModuleNetwork,
+        inputs: Tensor,
+        rewards: Tensor,
+        loss_weights: Tensor | None = None,
+        device: torch.device | None = None,
+    ) -> None:
+        """Take inputs [S, ...], rewards [S, A] (NaN where nothing is known) and a weight for each action [A]."""
+        self.network = network
+        self.name = network.name
+        check_shape(rewards, "S A", "rewards", S=len(inputs), A=network.num_actions)
+        weights = torch.ones(network.num_actions) if loss_weights is None else loss_weights.float()
+        check_shape(weights, "A", "loss_weights", A=network.num_actions)
+        check_finite(weights, "loss_weights")
+        self._inputs, self._rewards, self._weights = (part.float().to(device) for part in (inputs, rewards, weights))
+        self.num_samples, self.num_parameters = len(inputs), network.num_parameters
+        self.fingerprint = fingerprint_of(self._inputs, self._rewards, self._weights)
+
+    def to(self, device: torch.device) -> ModuleTraining:
+        """The same on `device`."""
+        if self._inputs.device.type == device.type:
+            return self
+        return ModuleTraining(self.network, self._inputs, self._rewards, self._weights, device)
+
+    def init(self, rng: np.random.Generator) -> np.ndarray:
+        """First weights of one model, [P]."""
+        return self.network.init(rng)
+
+    def loss_and_gradient(self, parameters: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """`squared_error` of each model on its own batch, and its gradient: [M, P], [M, B] -> [M], [M, P]."""
+        inputs, targets = self._inputs[batch.samples], self._rewards[batch.samples]
+        return self.network.loss_and_gradient(parameters, inputs, targets, self._weights)

@@ -1,0 +1,75 @@
+"""What any architecture of a reward model offers, and how one is found again from a file."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from torch import Tensor
+
+from cautious.beliefs.image_network import ImageNetwork
+from cautious.beliefs.module_network import VectorNetwork
+from cautious.errors import BadFileError
+
+
+class Network(Protocol):
+    """An architecture: from states to the rewards of all actions, for any number of models at once."""
+
+    @property
+    def name(self) -> str:
+        """What a file calls it."""
+        ...
+
+    @property
+    def num_actions(self) -> int:
+        """A."""
+        ...
+
+    @property
+    def num_parameters(self) -> int:
+        """P."""
+        ...
+
+    @property
+    def state_shape(self) -> tuple[int, ...]:
+        """Shape of one state (of its image, where a help bit goes with it)."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """What a file needs to say about it."""
+        ...
+
+    def init(self, rng: np.random.Generator) -> np.ndarray:
+        """First weights of one model, [P]."""
+        ...
+
+    def as_states(self, states: Any) -> tuple[Tensor, ...]:
+        """What a caller passes as states, checked, as arrays with one row a state."""
+        ...
+
+    def predict(self, parameters: Tensor, *states: Tensor) -> Tensor:
+        """[M, P] and the arrays of `as_states` -> [M, S, A]."""
+        ...
+
+
+def restored(found: dict[str, Any], path: Any) -> Network:
+    """The network that `describe` told of; one made by a user's own function cannot be found in a file."""
+    name = found.get("network")
+    if name == ImageNetwork.name:
+        num_actions, help_bit = found.get("num_actions"), found.get("help_bit")
+        if _counts(num_actions) and type(help_bit) is bool:
+            return ImageNetwork(num_actions, help_bit)  # type: ignore[arg-type]
+        raise BadFileError(f"{path}: num_actions and help_bit must be a count and a truth value.")
+    if name == VectorNetwork.name:
+        sizes, hidden = (found.get("num_inputs"), found.get("num_actions")), found.get("hidden")
+        if _counts(*sizes) and isinstance(hidden, list) and hidden and _counts(*hidden):
+            return VectorNetwork(*sizes, tuple(hidden))  # type: ignore[arg-type]
+        raise BadFileError(f"{path}: num_inputs and num_actions must be counts, and hidden a list of them.")
+    raise BadFileError(
+        f"{path}: network {name!r} is not one that this version builds by itself; if it is your own, pass the function that "
+        "made it: RewardEnsemble.load(folder, network=...)."
+    )
+
+
+def _counts(*values: Any) -> bool:
+    return all(type(value) is int and 0 < value < 2**24 for value in values)

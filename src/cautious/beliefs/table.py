@@ -1,0 +1,44 @@
+"""A belief about a finite number of states, as an array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from cautious.errors import InvalidInputError
+from cautious.types import as_float_tensor, check_finite, check_shape
+
+
+class TableBelief:
+    """What M models say each action pays in each of S states, [M, S, A]; a state is its number."""
+
+    state_shape: tuple[int, ...] = ()
+
+    def __init__(self, rewards: Any) -> None:
+        """Keep the checked array."""
+        self.table = as_float_tensor(rewards, "belief")
+        check_shape(self.table, "M S A", "belief")
+        check_finite(self.table, "belief")
+
+    @property
+    def num_models(self) -> int:
+        """M."""
+        return len(self.table)
+
+    def rewards(self, states: Any) -> Tensor:
+        """Rewards [M, B, A] in the states of these numbers [B]."""
+        return self.table[:, state_numbers(states, self.table.shape[1])]
+
+
+def state_numbers(states: Any, num_states: int) -> Tensor:
+    """Numbers of states [B], checked."""
+    numbers = as_float_tensor(states, "states")
+    whole = numbers.long()
+    if numbers.dim() != 1 or not len(numbers) or bool((whole != numbers).any()):
+        raise InvalidInputError(f"states: expected whole numbers [B], got shape {list(numbers.shape)}.")
+    if bool(((whole < 0) | (whole >= num_states)).any()):
+        raise InvalidInputError(
+            f"states: numbers from {int(whole.min())} to {int(whole.max())}; there are {num_states}, counted from 0."
+        )
+    return whole

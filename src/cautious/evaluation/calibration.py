@@ -1,0 +1,92 @@
+"""The dial, calibrated: the most cautious level that leaves familiar behaviour alone, with a guarantee."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import scipy.stats
+from torch import Tensor
+
+from cautious.errors import InvalidInputError
+from cautious.ops.risk import KofN
+from cautious.policy import CautiousPolicy
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The level to use, and what is known about it."""
+
+    level: KofN
+    rate: float
+    """Mean caution on the familiar states given: how often it departs from ordinary behaviour there."""
+    bound: float
+    """With the confidence asked for, the rate on all familiar states is below this (`at_most`, or less)."""
+    at_most: float
+    confidence: float
+    tried: tuple[tuple[str, float, float], ...]
+    """(level, rate, p-value of "the rate is above `at_most`") from ordinary to cautious, up to the first that failed."""
+
+
+def calibrate(
+    policy: CautiousPolicy, familiar_states: Any, *, at_most: float = 0.02, confidence: float = 0.95
+) -> Calibration:
+    """Find the most cautious level whose rate of departing from ordinary behaviour on familiar states stays low.
+
+    Levels n-of-n, (n-1)-of-n, ... 1-of-n are tested in this order, each against "its rate is above `at_most`", until one cannot
+    reject it (fixed-sequence testing; Angelopoulos et al., "Learn then Test", 2021). So with probability `confidence` over
+    the draw of the familiar states, the level that comes out keeps its promise on all of them.
+
+    Args:
+        policy: Its belief, and n of its level; its k is what is looked for. An ordinary policy (n-of-n) departs never.
+        familiar_states: States like those to come, and not those that the belief was trained on: [B, ...] as `decide` takes.
+        at_most: The rate that is allowed, in (0, 1).
+        confidence: How certain to be, in (0, 1).
+    """
+    for name, value in (("at_most", at_most), ("confidence", confidence)):
+        if not 0 < value < 1:
+            raise InvalidInputError(f"{name}={value} must be between 0 and 1, both excluded.")
+    n = policy.level.n
+    levels = [KofN(k, n) for k in range(n, 0, -1)]
+    caution = policy.caution_at(levels, familiar_states)  # [L, B]
+    tried, chosen = [], None
+    for level, rates in zip(levels, caution.unbind(), strict=True):
+        rate = float(rates.mean())
+        p_value = 0.0 if level.k == n else above_p_value(rates, at_most)
+        tried.append((str(level), rate, p_value))
+        if p_value > 1 - confidence:
+            break
+        chosen = level, rates
+    assert chosen is not None
+    level, rates = chosen
+    bound = upper_bound(rates, 1 - confidence) if level.k < n else 0.0
+    return Calibration(level, float(rates.mean()), min(bound, at_most), at_most, confidence, tuple(tried))
+
+
+def above_p_value(losses: Tensor, threshold: float) -> float:
+    """p-value of "the mean is above `threshold`" for losses in [0, 1], [B]: Hoeffding and Bentkus, the lower of the two.
+
+        min( exp(-n h(min(r, α), α)),  e · P(Bin(n, α) <= ⌈n r⌉) ),   h(a, b) = a ln(a/b) + (1-a) ln((1-a)/(1-b))
+
+    Bates et al. (2021), "Distribution-free, risk-controlling prediction sets", proposition 5 with Bentkus (2004).
+    """
+    n, mean = len(losses), float(losses.mean())
+    hoeffding = math.exp(-n * _relative_entropy(min(mean, threshold), threshold))
+    bentkus = math.e * float(scipy.stats.binom.cdf(math.ceil(n * mean - 1e-9), n, threshold))
+    return min(1.0, hoeffding, bentkus)
+
+
+def upper_bound(losses: Tensor, delta: float) -> float:
+    """The smallest threshold that `above_p_value` rejects at `delta`: an upper confidence bound on the mean, by bisection."""
+    low, high = float(losses.mean()), 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (low, middle) if above_p_value(losses, middle) <= delta else (middle, high)
+    return high
+
+
+def _relative_entropy(a: float, b: float) -> float:
+    first = a * math.log(a / b) if a > 0 else 0.0
+    second = (1 - a) * math.log((1 - a) / (1 - b)) if a < 1 else 0.0
+    return first + second

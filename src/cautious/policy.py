@@ -1,0 +1,263 @@
+"""`CautiousPolicy`: a belief and a solver behind one `decide`, and behind the `predict` that Stable-Baselines3's users know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from torch import Tensor
+
+from cautious.beliefs.ensemble import RewardEnsemble
+from cautious.beliefs.files import load_json, load_tensors, pick, save_json, save_tensors
+from cautious.beliefs.table import TableBelief, state_numbers
+from cautious.errors import BadFileError, InvalidInputError
+from cautious.ops.risk import KofN
+from cautious.seeding import stream
+from cautious.solvers.bandit import solve_bandit
+from cautious.solvers.mdp import solve_mdp
+from cautious.solvers.mdp_files import load_mdp, save_mdp
+from cautious.solvers.optimal import optimal_policy
+from cautious.types import Sampling, as_float_tensor, check_finite, check_shape, parse_choice, parse_count
+from cautious.worlds.mdp import TabularMDP
+
+FORMAT = 1
+
+
+class Belief(Protocol):
+    """Anything that says what M models think each action pays."""
+
+    def rewards(self, states: Any) -> Tensor:
+        """[M, S, A]."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """What to do in each of B states, and how far that is from what one would ordinarily do."""
+
+    action: Tensor
+    """The most likely action, [B]."""
+    probabilities: Tensor
+    """The policy, [B, A]."""
+    caution: Tensor
+    """Total variation distance from the ordinary (risk-neutral) policy, [B]: 0 acts as usual, 1 entirely differently."""
+    ordinary: Tensor
+    """The ordinary policy, [B, A]."""
+    _opinions: Callable[[], Tensor]
+
+    def opinions(self) -> Tensor:
+        """What each model says each action pays, [M, B, A]; computed on demand."""
+        return self._opinions()
+
+
+class CautiousPolicy:
+    """Acts as usual where the models of a belief agree, and carefully where they do not.
+
+    Each state is a problem of its own (the single-state regime), so that a decision does not depend on what else is asked.
+    With `mdp`, actions move the world: the whole policy is solved once, and a state is its number.
+
+    >>> import torch
+    >>> gamble_or_help = torch.tensor([[[1.0, 0.25]], [[0.0, 0.25]]])  # two models, one state, two actions
+    >>> decision = CautiousPolicy(gamble_or_help, "1-of-2").decide([0])
+    >>> decision.action.tolist(), decision.ordinary.tolist(), [round(x) for x in decision.caution.tolist()]
+    ([1], [[1.0, 0.0]], [1])
+    """
+
+    def __init__(
+        self,
+        belief: Belief | Tensor | np.ndarray,
+        level: KofN | str = "1-of-20",
+        *,
+        mdp: TabularMDP | None = None,
+        num_iterations: int = 200,
+        sampling: str = "exact",
+        seed: int = 0,
+    ) -> None:
+        """Wrap a belief.
+
+        Args:
+            belief: A `RewardEnsemble`, an array [M, S, A], or anything with ``rewards(states) -> [M, B, A]``. With `mdp`, an
+                array [M, S, A].
+            level: How cautious: a `KofN` or ``"k-of-n"``.
+            mdp: The world, where actions move it.
+            num_iterations: T of the solver.
+            sampling: ``"exact"`` (no chance, so that the same state gets the same decision), or the paper's ``"queue"``.
+            seed: Starts queue sampling, and draws of `predict(deterministic=False)`.
+        """
+        self.belief: Any = belief if callable(getattr(belief, "rewards", None)) else TableBelief(belief)
+        self.level = KofN.parse(level)
+        self.mdp = mdp
+        self._num_iterations = parse_count(num_iterations, "num_iterations")
+        self._sampling = parse_choice(Sampling, sampling, "sampling")
+        self._seed = seed
+        self._draws = stream(seed, "predict")
+        num_models = getattr(self.belief, "num_models", None)
+        if num_models is not None:
+            self.level.rank_weights(num_models)  # says so if n exceeds the models there are
+        self._table = None if mdp is None else self._solve_mdp(mdp, [self.level])
+
+    def decide(self, states: Any) -> Decision:
+        """What to do in each state.
+
+        Args:
+            states: One row a state, as the belief takes them; with an array as belief, or an MDP, their numbers [B].
+        """
+        if self._table is not None:
+            numbers = state_numbers(states, len(self._table[1]))
+            cautious, ordinary = self._table[0][0, numbers], self._table[1][numbers]
+            return _decision(cautious, ordinary, lambda: self.belief.rewards(numbers))
+        rewards = self._rewards(states)
+        policies, ordinary = self._solve(rewards, [self.level])
+        return _decision(policies[0], ordinary, lambda: rewards)
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[Any, Any]:
+        """The action for one observation or a batch of them, as Stable-Baselines3's models offer it.
+
+        Args:
+            observation: One state, or a batch with one row each.
+            state: Not used: the policy has no memory. It is handed back.
+            episode_start: Not used.
+            deterministic: The most likely action; otherwise one is drawn from the policy.
+
+        Returns:
+            The action (or an array of them), and `state`.
+        """
+        single, states = self._as_batch(observation)
+        decision = self.decide(states)
+        actions = decision.action.numpy() if deterministic else self._drawn(decision.probabilities.numpy())
+        return (actions[0] if single else actions), state
+
+    def caution_at(self, levels: Sequence[KofN], states: Any) -> Tensor:
+        """Caution that other levels would show in these states, [L, B], all solved in one call."""
+        if self.mdp is not None:
+            policies, ordinary = self._solve_mdp(self.mdp, levels)
+            numbers = state_numbers(states, len(ordinary))
+            policies, ordinary = policies[:, numbers], ordinary[numbers]
+        else:
+            policies, ordinary = self._solve(self._rewards(states), levels)
+        return _total_variation(policies, ordinary)
+
+    def save(self, folder: Path | str) -> None:
+        """Write the policy with its belief (safetensors, JSON)."""
+        if not isinstance(self.belief, (RewardEnsemble, TableBelief)):
+            raise InvalidInputError(
+                f"save: a belief of type {type(self.belief).__name__} cannot be written; a RewardEnsemble or an array can."
+            )
+        kind = "ensemble" if isinstance(self.belief, RewardEnsemble) else "table"
+        if isinstance(self.belief, RewardEnsemble):
+            self.belief.save(Path(folder) / "belief")
+        else:
+            save_tensors(Path(folder) / "belief.safetensors", {"rewards": self.belief.table})
+        if self.mdp is not None:
+            save_mdp(Path(folder) / "mdp.safetensors", self.mdp)
+        described = {
+            "format": FORMAT,
+            "belief": kind,
+            "level": str(self.level),
+            "num_iterations": self._num_iterations,
+            "sampling": str(self._sampling),
+            "seed": self._seed,
+            "mdp": self.mdp is not None,
+        }
+        save_json(Path(folder) / "policy.json", described)
+
+    @classmethod
+    def load(cls, folder: Path | str, network: Any = None) -> CautiousPolicy:
+        """Read what `save` wrote; runs no code from it. `network` as in `RewardEnsemble.load`."""
+        path = Path(folder) / "policy.json"
+        found = load_json(path)
+        if (
+            not isinstance(found, dict)
+            or found.get("format") != FORMAT
+            or found.get("belief") not in ("ensemble", "table")
+        ):
+            raise BadFileError(f"{path}: not a policy that this version reads (format {FORMAT}).")
+        belief: Any
+        if found["belief"] == "ensemble":
+            belief = RewardEnsemble.load(Path(folder) / "belief", network)
+        else:
+            table = Path(folder) / "belief.safetensors"
+            belief = pick(load_tensors(table), "rewards", table)
+        options = {name: found.get(name) for name in ("num_iterations", "sampling", "seed")}
+        try:
+            mdp = load_mdp(Path(folder) / "mdp.safetensors") if found.get("mdp") else None
+            return cls(belief, found.get("level"), mdp=mdp, **options)  # type: ignore[arg-type]
+        except InvalidInputError as error:
+            raise BadFileError(f"{path}: {error}") from None
+
+    def _rewards(self, states: Any) -> Tensor:
+        rewards = as_float_tensor(self.belief.rewards(states), "belief")
+        check_shape(rewards, "M S A", "belief")
+        check_finite(rewards, "belief")
+        return rewards
+
+    def _solve(self, rewards: Tensor, levels: Sequence[KofN]) -> tuple[Tensor, Tensor]:
+        """Policies of levels [L, B, A], and the ordinary one [B, A]."""
+        solution = solve_bandit(
+            rewards,
+            list(levels),
+            regime="single-state",
+            num_iterations=self._num_iterations,
+            sampling=self._sampling,
+            seed=self._seed,
+            track_exact=True,
+        )
+        ordinary = _greedy(rewards.double().mean(dim=0)).cpu()
+        policies = solution.best_policy.cpu()
+        for number, level in enumerate(levels):
+            if level.k == level.n:  # the mean of all that are drawn: known without a game
+                policies[number] = ordinary
+        return policies, ordinary
+
+    def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[KofN]) -> tuple[Tensor, Tensor]:
+        """The same for all states of an MDP, [L, S, A] and [S, A]; the ordinary policy is the optimum of the mean reward."""
+        if not isinstance(self.belief, TableBelief):
+            raise InvalidInputError("belief: with an MDP it must be an array [M, S, A] over the MDP's states.")
+        solution = solve_mdp(
+            mdp,
+            self.belief.table,
+            list(levels),
+            num_iterations=self._num_iterations,
+            sampling=self._sampling,
+            seed=self._seed,
+        )
+        return solution.best_policy, optimal_policy(mdp, self.belief.table.mean(dim=0)).policy
+
+    def _as_batch(self, observation: Any) -> tuple[bool, Any]:
+        """Whether it is one state, and a batch of states in any case."""
+        if isinstance(observation, dict):  # Gymnasium's Dict: its parts in their order, as (images, help_available)
+            parts = [np.asarray(part) for part in observation.values()]
+            single = parts[-1].ndim == 0
+            return single, tuple(part[None] if single else part for part in parts)
+        array = observation if isinstance(observation, Tensor) else np.asarray(observation)
+        shape = getattr(self.belief, "state_shape", None)
+        single = array.ndim <= 1 if shape is None else array.ndim == len(shape)
+        return single, (array[None] if single else array)
+
+    def _drawn(self, probabilities: np.ndarray) -> np.ndarray:
+        luck = self._draws.random((len(probabilities), 1)) * probabilities.sum(axis=1, keepdims=True)
+        return np.minimum((probabilities.cumsum(axis=1) <= luck).sum(axis=1), probabilities.shape[1] - 1)
+
+
+def _greedy(reward: Tensor) -> Tensor:
+    """The ordinary policy: the best action under a reward function, shared evenly where several are best, [B, A]."""
+    best = (reward == reward.amax(dim=-1, keepdim=True)).double()
+    return best / best.sum(dim=-1, keepdim=True)
+
+
+def _total_variation(policy: Tensor, ordinary: Tensor) -> Tensor:
+    """[..., B, A], [B, A] -> [..., B]."""
+    return 0.5 * (policy - ordinary).abs().sum(dim=-1)
+
+
+def _decision(cautious: Tensor, ordinary: Tensor, opinions: Callable[[], Tensor]) -> Decision:
+    return Decision(cautious.argmax(dim=-1), cautious, _total_variation(cautious, ordinary), ordinary, opinions)

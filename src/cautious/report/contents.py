@@ -1,0 +1,121 @@
+"""What the report of each experiment holds: title, introduction, tables, figures, claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cautious.errors import InvalidInputError
+from cautious.experiments.store import Store
+from cautious.report.driving import FIGURES
+from cautious.report.driving_ledger import driving_ledger
+from cautious.report.driving_tables import driving_tables
+from cautious.report.figures import FigureEntry
+from cautious.report.image_figures import image_figures
+from cautious.report.image_ledger import image_ledger
+from cautious.report.image_tables import image_tables
+from cautious.report.ledger import Verdict
+from cautious.report.tables import Table
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The report of one experiment; everything but the words is read from the store."""
+
+    title: str
+    intro: str
+    tables: Callable[[Store], list[Table]]
+    figures: Callable[[Store], Mapping[str, FigureEntry]]
+    ledger: Callable[[Store], list[Verdict]]
+    trained: Callable[[Mapping[str, Any]], str]
+    """From the settings: how many models, trained how."""
+
+
+def _driving_training(settings: Mapping[str, Any]) -> str:
+    return _training(settings["training"])
+
+
+def _image_training(settings: Mapping[str, Any]) -> str:
+    parts = [f"{name}: {_training(variant['training'])}" for name, variant in settings["variants"].items()]
+    data = "; ".join(f"{name}: {what}" for name, what in settings["data"].items())
+    return f"{'; '.join(parts)}; {data}"
+
+
+def _training(training: Mapping[str, Any]) -> str:
+    return f"{training['num_models']:,} models x {training['num_epochs']:,} epochs, seed {training['seed']}"
+
+
+def _images(title: str, intro: str) -> Contents:
+    return Contents(title, intro, image_tables, image_figures, image_ledger, _image_training)
+
+
+KNOW = (
+    " Reward models were trained on digits alone; then come clothing and letters, of which no model was told anything. A "
+    "k-of-n policy heeds the k of every n models that expect the worst of it."
+)
+CONTENTS = {
+    "driving": Contents(
+        "Driving: learning to be cautious",
+        "Reward models were trained where obstacles lie in the ditches only. Then obstacles appear on the road. No model "
+        "was ever told what that means; a k-of-20 policy heeds the k of 20 models that expect the worst of it.",
+        driving_tables,
+        lambda store: FIGURES,
+        driving_ledger,
+        _driving_training,
+    ),
+    "ask-for-help": _images(
+        "Ask for help: learning to be cautious",
+        "A right label pays 1, a wrong one nothing, asking for help a little, always." + KNOW,
+    ),
+    "non-obvious": _images(
+        "Non-obvious caution: learning to be cautious",
+        "High labels pay more when right and cost more when wrong: no action is marked as the cautious one." + KNOW,
+    ),
+    "help-if-available": _images(
+        "Help if available: learning to be cautious",
+        "Labels pay as in the non-obvious task; help pays a little where a signal says that it is there, and costs more "
+        "than any mistake where it is not." + KNOW,
+    ),
+    "data-extent": _images(
+        "Data extent: learning to be cautious",
+        "Asking for help with noisy rewards, learnt from 1 %, 10 % and all of the digits." + KNOW,
+    ),
+}
+"""Experiment -> its report."""
+
+
+def contents_of(store: Store) -> Contents:
+    """The report of a run's experiment."""
+    experiment = store.manifest["experiment"]
+    if experiment not in CONTENTS:
+        known = ", ".join(map(repr, CONTENTS))
+        raise InvalidInputError(f"{store.folder}: no report is known for experiment {experiment!r}, only for {known}.")
+    return CONTENTS[experiment]
+
+
+def tables_of(store: Store) -> list[Table]:
+    """Every table of a run."""
+    return contents_of(store).tables(store)
+
+
+def figures_of(store: Store) -> Mapping[str, FigureEntry]:
+    """Figure id -> (caption, how to draw it)."""
+    return contents_of(store).figures(store)
+
+
+def chosen_of(store: Store, names: Sequence[str]) -> tuple[list[Table], dict[str, FigureEntry]]:
+    """The tables and figures with these ids."""
+    tables = {table.id: table for table in tables_of(store)}
+    figures = figures_of(store)
+    unknown = [name for name in names if name not in tables and name not in figures]
+    if unknown:
+        known = ", ".join(map(repr, (*tables, *figures)))
+        raise InvalidInputError(f"{unknown[0]!r} is no table or figure of this run; it has {known}.")
+    found = {name: figures[name] for name in names if name in figures}
+    return [tables[name] for name in names if name in tables], found
+
+
+def ledger_of(store: Store) -> list[Verdict]:
+    """The claims that a run is about, judged."""
+    return contents_of(store).ledger(store)

@@ -1,0 +1,213 @@
+"""Claims AH1 to AH8: learning to ask for help."""
+
+from __future__ import annotations
+
+from cautious.report.claims import (
+    NUMBERS,
+    Claim,
+    Finding,
+    NotRunError,
+    Rule,
+    falls,
+    listed,
+    need,
+    rises,
+    robust,
+    within,
+)
+from cautious.report.image_run import NOVEL, REGIMES, ImageRun
+from cautious.report.paper import paper_help
+from cautious.types import Regime
+
+MAIN = "help-0.25"
+HELP = "help_probability"
+LOOKALIKES = "osiljz"
+"""Letters that look like digits (section 4)."""
+
+
+def help_percent(run: ImageRun, images: str, regime: Regime, variant: str = MAIN) -> tuple[list[float], float]:
+    """Help of each level, and of optim, in percent."""
+    measured = need(run, variant, images)
+    return (100 * measured.means(regime, HELP)).tolist(), 100 * measured.optim(HELP)
+
+
+def falls_with_level(run: ImageRun, images: str) -> Finding:
+    """All-images help falls as k/N grows."""
+    levels, optim = help_percent(run, images, Regime.ALL_STATES)
+    return falls(levels), f"{listed(run.levels, levels, optim)} %"
+
+
+def rare_and_falling(run: ImageRun, images: str) -> Finding:
+    """Help falls as k/N grows, both regimes; where no level ever asks for help there is nothing that could fall."""
+    found = {words: help_percent(run, images, regime) for regime, words in REGIMES.items()}
+    texts = [f"{words}: {listed(run.levels, *both)} %" for words, both in found.items()]
+    return all(falls(levels) or not any(levels) for levels, _ in found.values()), "; ".join(texts)
+
+
+def between(low: float, high: float, first_only: bool) -> Rule:
+    """The rule "all-images help between these, in percent", of the most cautious level or of all."""
+
+    def judge(run: ImageRun, images: str) -> Finding:
+        levels, _ = help_percent(run, images, Regime.ALL_STATES)
+        judged = levels[:1] if first_only else levels
+        return all(low <= value <= high for value in judged), f"{listed(run.levels, levels)} %"
+
+    return judge
+
+
+def far_above_optim(run: ImageRun, images: str) -> Finding:
+    """The most cautious level's help against optim's, single-image."""
+    levels, optim = help_percent(run, images, Regime.SINGLE_STATE)
+    times = levels[0] / optim if optim else float("inf")
+    return levels[0] >= 20 * optim and levels[0] > 0, f"{levels[0]:.2f} % against {optim:.2f} %: {times:.1f} times"
+
+
+def near_the_text(run: ImageRun, images: str) -> Finding:
+    """The same against the number in the paper's text."""
+    levels, _ = help_percent(run, images, Regime.SINGLE_STATE)
+    paper = paper_help("single-image", images, run.levels[0])
+    if paper is None:
+        raise NotRunError(f"the paper gives no number for {images}")
+    return abs(levels[0] - paper) <= 8, f"{levels[0]:.2f} %, the paper {paper:g} %"
+
+
+def optim_least(run: ImageRun, images: str) -> Finding:
+    """Optim's help below every level's, both regimes."""
+    found = [help_percent(run, images, regime) for regime in REGIMES]
+    least = min(min(levels) for levels, _ in found)
+    optim = found[0][1]
+    return optim < least, f"optim {optim:.2f} %, the least of the levels {least:.2f} %"
+
+
+def optim_rare(run: ImageRun, images: str) -> Finding:
+    """Optim's help under 4 %."""
+    _, optim = help_percent(run, images, Regime.ALL_STATES)
+    return optim < 4, f"optim {optim:.2f} %"
+
+
+def lookalikes(run: ImageRun, images: str) -> Finding:
+    """Help on letters that look like digits below that on the others, most cautious level, single-image."""
+    need(run, MAIN, images)
+    arrays = run.arrays(MAIN, images) or {}
+    by_letter = arrays[f"{Regime.SINGLE_STATE}-by_label"][0]  # [26, A]
+    there = by_letter.sum(dim=-1) > 0  # a letter without images has no frequencies
+    like = [letter for letter in range(len(by_letter)) if chr(ord("a") + letter) in LOOKALIKES and there[letter]]
+    other = [letter for letter in range(len(by_letter)) if chr(ord("a") + letter) not in LOOKALIKES and there[letter]]
+    if not like or not other:
+        raise NotRunError("too few letters")
+    asked = 100 * by_letter[:, run.task.help_action or -1]
+    low, high = float(asked[like].mean()), float(asked[other].mean())
+    return low < high, f"{', '.join(LOOKALIKES)}: {low:.2f} % help; the others: {high:.2f} %"
+
+
+def more_reward_more_help(run: ImageRun, images: str, bit: bool | None = None) -> Finding:
+    """No level's help falls as help pays more, and that of the robust levels rises; both regimes."""
+    variants = run.variants_by("help_reward")
+    holds, texts = True, []
+    for regime, words in REGIMES.items():
+        by_reward = [(100 * need(run, name, images, bit).means(regime, HELP)).tolist() for name in variants]
+        by_level = list(zip(*by_reward, strict=True))
+        holds &= all(list(values) == sorted(values) for values in by_level)
+        holds &= all(rises(by_level[place]) for place in robust(run.levels))
+        rows = zip(run.levels, by_level, strict=True)
+        texts.append(f"{words}: " + ", ".join(f"{level} {' / '.join(f'{x:.2f}' for x in row)}" for level, row in rows))
+    return holds, f"{' / '.join(variants)}, %; " + "; ".join(texts)
+
+
+def rewards_and_levels(run: ImageRun, images: str) -> Finding:
+    """The same, and at each reward help falls as k/N grows."""
+    holds, text = more_reward_more_help(run, images)
+    tables = [help_percent(run, images, regime, name)[0] for regime in REGIMES for name in run.variants]
+    return holds and all(falls(levels) for levels in tables), text
+
+
+def nearly_always(run: ImageRun, images: str) -> Finding:
+    """Help of the most cautious level at 0.5, single-image, at least 95 %."""
+    levels, _ = help_percent(run, images, Regime.SINGLE_STATE, "help-0.5")
+    return levels[0] >= 95, f"{levels[0]:.2f} %"
+
+
+ASK_FOR_HELP = (
+    Claim(
+        "AH1",
+        "on familiar digits every policy labels 96.9 to 99.4 % correctly: each cell within 1 point",
+        within(["last_action_0.25"], ["correct"], 1),
+        sets=("digits",),
+        paper_variants=(MAIN,),
+    ),
+    Claim(
+        "AH2",
+        "help on familiar digits is rare, and falls as k/N grows",
+        rare_and_falling,
+        sets=("digits",),
+    ),
+    Claim(
+        "AH2",
+        "at most 2.83 % (single-image) and 0.03 % (all-images): each cell within 1 point",
+        within(["last_action_0.25"], ["help"], 1),
+        sets=("digits",),
+        paper_variants=(MAIN,),
+        part=NUMBERS,
+    ),
+    Claim("AH3", "all-images, fashion: help rises as k/N falls", falls_with_level),
+    Claim(
+        "AH3",
+        "up to 29 % for 1-of-20: between 20 and 40 %",
+        between(20, 40, True),
+        paper_variants=(MAIN,),
+        part=NUMBERS,
+    ),
+    Claim(
+        "AH4",
+        "all-images, letters: help rises as k/N falls",
+        falls_with_level,
+        sets=("letters",),
+    ),
+    Claim(
+        "AH4",
+        "letters: muted, 3 to 6 %: every level between 1 and 12 %",
+        between(1, 12, False),
+        sets=("letters",),
+        paper_variants=(MAIN,),
+        part=NUMBERS,
+    ),
+    Claim(
+        "AH5",
+        "single-image: 1-of-20 asks 46 (fashion) and 69 (letters) times as often as optim: at least 20 times",
+        far_above_optim,
+        sets=NOVEL,
+    ),
+    Claim(
+        "AH5",
+        "single-image, 1-of-20: 89 % fashion, 68 % letters: within 8 points",
+        near_the_text,
+        sets=NOVEL,
+        paper_variants=(MAIN,),
+        part=NUMBERS,
+    ),
+    Claim("AH6", "optim asks for help least on each novel set", optim_least, sets=NOVEL),
+    Claim(
+        "AH6", "optim asks for help under 2 % on fashion: under 4 %", optim_rare, paper_variants=(MAIN,), part=NUMBERS
+    ),
+    Claim(
+        "AH7",
+        "letters that look like digits get less help than the others (1-of-20, single-image)",
+        lookalikes,
+        sets=("letters",),
+    ),
+    Claim(
+        "AH8",
+        "help pays 0.1, 0.25, 0.5: more reward, more help; order of the levels unchanged (both regimes)",
+        rewards_and_levels,
+        sets=NOVEL,
+    ),
+    Claim(
+        "AH8",
+        "near 100 % help at 0.5 (1-of-20, single-image): at least 95 %",
+        nearly_always,
+        sets=NOVEL,
+        paper_variants=("help-0.5",),
+        part=NUMBERS,
+    ),
+)
+"""The orderings are judged at any size; rows that compare with the paper's numbers only at the paper's sizes."""

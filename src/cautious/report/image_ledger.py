@@ -1,0 +1,59 @@
+"""The claims about image experiments, judged from the store alone."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from cautious.experiments.store import Store
+from cautious.report.claims import Claim
+from cautious.report.extent_claims import DATA_EXTENT
+from cautious.report.help_claims import ASK_FOR_HELP
+from cautious.report.image_run import BITS, REGIMES, ImageRun
+from cautious.report.index_claims import HELP_IF_AVAILABLE, NON_OBVIOUS
+from cautious.report.ledger import Verdict, levels_off
+from cautious.report.paper import paper_gpu_hours
+
+CLAIMS: dict[str, tuple[Claim, ...]] = {
+    "ask-for-help": ASK_FOR_HELP,
+    "non-obvious": NON_OBVIOUS,
+    "help-if-available": HELP_IF_AVAILABLE,
+    "data-extent": DATA_EXTENT,
+}
+"""Task -> its rows of the ledger."""
+
+
+def image_ledger(store: Store) -> list[Verdict]:
+    """The claims of the run's task, then CV1 and CO1, which are about all of them."""
+    run = ImageRun(store)
+    judged = [claim.verdict(run, images) for claim in CLAIMS[run.task.name] for images in claim.sets]
+    return [*judged, levels_off(sampled_values(run)), cost(run)]
+
+
+def sampled_values(run: ImageRun) -> dict[str, Tensor]:
+    """Value under the sampled rewards, [L, R, T], of every ensemble, set and regime that was run."""
+    found = {}
+    for variant in run.variants:
+        for images in run.sets:
+            for bit in run.bits:
+                arrays = run.arrays(variant, images, bit) or {}
+                place = " ".join(part for part in (variant, images, BITS[bit]) if part)
+                for regime, words in REGIMES.items():
+                    if f"{regime}-sampled_value" in arrays:
+                        found[f"{place}, {words}"] = arrays[f"{regime}-sampled_value"]
+    return found
+
+
+def cost(run: ImageRun) -> Verdict:
+    """CO1: hours to train the main ensemble against the paper's for an experiment, at the paper's sizes."""
+    says = f"{paper_gpu_hours():g} GPU-hours (V100) to train an image experiment's 2,000 models: fewer"
+    stage = f"belief-{run.main}"
+    if not run.store.has(stage):
+        return Verdict("CO1", says, None, "not run: training was not timed")
+    hours = run.store.numbers(stage)["seconds"] / 3600
+    training = run.settings["variants"][run.main]["training"]
+    hardware = run.store.manifest["hardware"]
+    text = f"{hours:.2f} h" if hours >= 1 else f"{60 * hours:.1f} minutes"
+    text += f" for {training['num_models']:,} models x {training['num_epochs']:,} epochs"
+    text += f" on {hardware['gpu'] or hardware['cpu']}"
+    judged = run.has_paper_sizes(run.main) and training["num_epochs"] >= 100
+    return Verdict("CO1", says, hours < paper_gpu_hours() if judged else None, text)

@@ -1,0 +1,143 @@
+"""An image run as its tables, figures and claims read it: stages that may be missing, runs as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cautious.experiments.images import TEST_SETS, Stage
+from cautious.experiments.store import Store
+from cautious.types import Regime
+from cautious.worlds.images import ImageTask, image_task
+
+REGIMES = {Regime.ALL_STATES: "all-images", Regime.SINGLE_STATE: "single-image"}
+"""The regimes in the paper's words for images."""
+NOVEL = ("fashion", "letters")
+BITS = {None: "", True: "available", False: "unavailable"}
+PAPER_MODELS, PAPER_DIGITS, PAPER_LETTERS = 2000, 60_000, 20_800
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a finished stage of behaviour holds: one variant on one set of images."""
+
+    numbers: dict[str, Any]
+
+    @property
+    def levels(self) -> list[str]:
+        """Most cautious first."""
+        return list(self.numbers["levels"])
+
+    def runs(self, regime: Regime, name: str) -> Tensor:
+        """One quantity of each level and run, [L, R]; NaN where there was nothing to measure."""
+        return as_tensor(self.numbers["behaviour"][str(regime)][name])
+
+    def means(self, regime: Regime, name: str) -> Tensor:
+        """Mean over the runs, [L]."""
+        return self.runs(regime, name).nanmean(dim=1)
+
+    def optim(self, name: str) -> float:
+        """Mean over the networks' own greedy policies."""
+        return float(self.numbers["optim"][name]["mean"])
+
+    def optim_half_width(self, name: str) -> float:
+        """Half of that mean's 95 % interval."""
+        return float(self.numbers["optim"][name]["half_width"])
+
+
+class ImageRun:
+    """A store of one of the image experiments."""
+
+    def __init__(self, store: Store) -> None:
+        """Wrap an opened store."""
+        self.store = store
+        self.settings: dict[str, Any] = store.manifest["settings"]
+        self.task: ImageTask = image_task(store.manifest["experiment"])
+
+    @cached_property
+    def variants(self) -> list[str]:
+        """Names of the ensembles, the main one first."""
+        return list(self.settings["variants"])
+
+    @property
+    def main(self) -> str:
+        """The task's main ensemble."""
+        return self.variants[0]
+
+    @property
+    def levels(self) -> list[str]:
+        """Most cautious first."""
+        return list(self.settings["levels"])
+
+    @property
+    def bits(self) -> tuple[bool | None, ...]:
+        """Whether help is available: both, or None where the task has no such bit."""
+        return (True, False) if self.task.help_bit else (None,)
+
+    @property
+    def sets(self) -> list[str]:
+        """Sets of images that the run was given, finished or not."""
+        return [name for name in TEST_SETS if f"{name}, test" in self.settings["data"]]
+
+    @property
+    def novel(self) -> list[str]:
+        """Those of them that are novel."""
+        return [name for name in self.sets if name in NOVEL]
+
+    def variants_by(self, setting: str) -> list[str]:
+        """The ensembles in rising order of one of their settings."""
+        return sorted(self.variants, key=lambda name: self.settings["variants"][name][setting])
+
+    def words_for(self, variant: str) -> str:
+        """What sets an ensemble apart from the others of its task."""
+        settings = self.settings["variants"][variant]
+        if self.task.name == "data-extent":
+            return f"{round(100 * settings['fraction'])} % of the digits"
+        return "" if settings["help_reward"] is None else f"help pays {settings['help_reward']:g}"
+
+    def stage(self, variant: str, images: str, bit: bool | None = None, study: str = "behaviour") -> str:
+        """A stage's name in the store."""
+        return Stage(variant, images, bit, study).name
+
+    def measured(self, variant: str, images: str, bit: bool | None = None) -> Measured | None:
+        """Behaviour of a variant on a set, or None if that was not run."""
+        name = self.stage(variant, images, bit)
+        return Measured(self.store.numbers(name)) if self.store.has(name) else None
+
+    def arrays(self, variant: str, images: str, bit: bool | None = None) -> dict[str, Tensor] | None:
+        """The arrays of the same stage."""
+        name = self.stage(variant, images, bit)
+        return self.store.arrays(name) if self.store.has(name) else None
+
+    def study(self, kind: str, images: str, bit: bool | None = None) -> dict[str, Any] | None:
+        """Numbers of the main variant's "dial" or "models" study on a set, or None."""
+        name = self.stage(self.main, images, bit, kind)
+        return self.store.numbers(name) if self.store.has(name) else None
+
+    def num_models(self, variant: str) -> int:
+        """How many models an ensemble has."""
+        return int(self.settings["variants"][variant]["training"]["num_models"])
+
+    def num_images(self, data: str) -> int:
+        """How many images of a set such as "digits, train" the run used."""
+        return int(self.settings["data"][data].split()[0])
+
+    def has_paper_sizes(self, *variants: str) -> bool:
+        """Whether these ensembles (all, if none is named) have as many models, and learnt from all digits."""
+        models = [self.num_models(name) for name in variants or self.variants]
+        return min(models) >= PAPER_MODELS and self.num_images("digits, train") == PAPER_DIGITS
+
+
+def as_tensor(values: Any) -> Tensor:
+    """Nested lists as numbers, float64; None, which JSON has for "nothing to measure", as NaN."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list):
+            return [plain(part) for part in value]
+        return float("nan") if value is None else value
+
+    return torch.tensor(plain(values), dtype=torch.float64)

@@ -1,0 +1,30 @@
+"""A world on disk: tensors "transitions" [S, A, S] or [S*A, S], "initial_state_dist" [S] and "discount" (one number)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from cautious.beliefs.files import load_tensors, pick, save_tensors
+from cautious.errors import BadFileError
+from cautious.worlds.mdp import TabularMDP
+
+
+def save_mdp(path: Path, mdp: TabularMDP) -> None:
+    """Write a world."""
+    parts = {"transitions": mdp.transitions.to_dense(), "initial_state_dist": mdp.initial_state_dist}
+    save_tensors(path, {**parts, "discount": torch.tensor(mdp.discount, dtype=torch.float64)})
+
+
+def load_mdp(path: Path) -> TabularMDP:
+    """Read a world; a two-dimensional table of transitions is taken as sparse."""
+    tensors = load_tensors(path)
+    transitions, start, discount = (
+        pick(tensors, name, path) for name in ("transitions", "initial_state_dist", "discount")
+    )
+    if discount.numel() != 1:
+        raise BadFileError(f"{path}: 'discount' must be one number, got shape {list(discount.shape)}.")
+    if transitions.dim() == 2:
+        transitions = transitions.to_sparse()
+    return TabularMDP(transitions, start, float(discount))

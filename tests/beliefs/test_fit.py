@@ -1,0 +1,177 @@
+"""fit_ensemble on one's own data, and its look at the belief."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from cautious import RewardEnsemble, fit_ensemble
+from cautious.beliefs.diagnosis import BeliefWarning, diagnose
+from cautious.beliefs.image_network import ImageNetwork
+from cautious.beliefs.module_network import ModuleNetwork, VectorNetwork
+from cautious.errors import BadFileError, InvalidInputError
+
+QUICK = {"num_models": 4, "num_epochs": 40, "batch_size": 16, "learning_rate": 0.01, "progress": False}
+
+
+@pytest.fixture
+def problem(generator) -> tuple[torch.Tensor, torch.Tensor]:
+    states = torch.randn(120, 3, generator=generator)
+    return states, torch.stack([states[:, 0], -states[:, 0], torch.full((120,), 0.3)], dim=1)
+
+
+def test_models_learn_and_differ_more_where_nothing_is_familiar(problem):
+    states, rewards = problem
+    belief = fit_ensemble(states, rewards, **QUICK)
+    assert belief.network.name == "vector"
+    assert belief.diagnosis.error < 0.3 * belief.diagnosis.reward_deviation
+    assert belief.diagnosis.concerns == ()
+    near, far = (belief.rewards(place).std(dim=0).mean() for place in (states, states + 20))
+    assert float(far) > 5 * float(near)
+
+
+def test_a_model_is_the_same_in_any_company(problem):
+    states, rewards = problem
+    few, many = (
+        fit_ensemble(states, rewards, validation_fraction=0, **QUICK | {"num_models": count, "num_epochs": 3})
+        for count in (3, 21)
+    )
+    assert torch.equal(few.parameters, many.parameters[:3])
+
+    def network() -> nn.Module:
+        return nn.Sequential(nn.Linear(3, 7), nn.Tanh(), nn.Linear(7, 3))
+
+    few, many = (
+        fit_ensemble(
+            states, rewards, network=network, validation_fraction=0, **QUICK | {"num_models": count, "num_epochs": 3}
+        )
+        for count in (3, 21)
+    )
+    assert torch.equal(few.parameters, many.parameters[:3])
+
+
+def test_the_default_network_has_the_gradient_of_its_module(problem, generator):
+    states, rewards = problem
+    ours = VectorNetwork(3, 3)
+    theirs = ModuleNetwork(ours._factory, states)
+    weights = torch.from_numpy(np.stack([ours.init(np.random.default_rng(i)) for i in range(5)])).float()
+    gaps = rewards.clone()
+    gaps[::3, 1] = torch.nan
+    batch = torch.randint(120, (5, 10), generator=generator)
+    importance = torch.tensor([1.0, 2.0, 0.5])
+    mine = ours.loss_and_gradient(weights, states[batch], gaps[batch], importance)
+    other = theirs.loss_and_gradient(weights, states[batch], gaps[batch], importance)
+    for own, expected in zip(mine, other, strict=True):
+        torch.testing.assert_close(own, expected, atol=1e-6, rtol=1e-5)  # float32, other order of summing
+
+
+def test_what_was_not_tried_carries_no_loss(problem):
+    """Logged feedback: one action a state. What is not known must not matter, whatever stands there."""
+    states, rewards = problem
+    tried = torch.arange(120) % 3
+    logged = torch.full_like(rewards, torch.nan)
+    logged[torch.arange(120), tried] = rewards[torch.arange(120), tried]
+    belief = fit_ensemble(states, logged, **QUICK | {"num_epochs": 120})
+    errors = belief.rewards(states).mean(dim=0) - rewards
+    assert float(errors.square().mean().sqrt()) < 0.25
+    untried = ~torch.isnan(logged)
+    assert float(errors[~untried].square().mean().sqrt()) < 0.3
+
+
+def test_images_take_the_papers_network():
+    images = np.random.default_rng(0).integers(0, 256, (30, 28, 28)).astype(np.uint8)
+    rewards = np.random.default_rng(1).random((30, 4))
+    options = QUICK | {"num_epochs": 1, "num_models": 2, "validation_fraction": 0}
+    belief = fit_ensemble(images, rewards, **options)
+    assert belief.network == ImageNetwork(4)
+    assert belief.diagnosis is None
+    scaled = fit_ensemble(images / 255, rewards, network="image", **options)
+    assert torch.equal(scaled.parameters, belief.parameters)
+    flat = fit_ensemble(images / 255, rewards, network="vector", **options)
+    assert flat.network.state_shape == (784,)
+
+
+def test_an_interrupted_fit_goes_on(problem, tmp_path):
+    states, rewards = problem
+    whole = fit_ensemble(states, rewards, **QUICK)
+
+    class Stop(Exception):
+        pass
+
+    def stop(done: int, total: int) -> None:
+        if done >= 20:
+            raise Stop
+
+    with pytest.raises(Stop):
+        fit_ensemble(states, rewards, checkpoint_dir=tmp_path, **QUICK | {"progress": stop})
+    rest = fit_ensemble(states, rewards, checkpoint_dir=tmp_path, **QUICK)
+    assert torch.equal(rest.parameters, whole.parameters)
+    with pytest.raises(BadFileError, match="data is"):
+        fit_ensemble(states + 1, rewards, checkpoint_dir=tmp_path, **QUICK)
+
+
+def test_a_vector_ensemble_is_found_again_and_a_module_with_its_function(problem, tmp_path):
+    states, rewards = problem
+    belief = fit_ensemble(states, rewards, validation_fraction=0, **QUICK | {"num_epochs": 2})
+    belief.save(tmp_path / "vector")
+    assert torch.equal(RewardEnsemble.load(tmp_path / "vector").rewards(states), belief.rewards(states))
+
+    def network() -> nn.Module:
+        return nn.Linear(3, 3)
+
+    own = fit_ensemble(states, rewards, network=network, validation_fraction=0, **QUICK | {"num_epochs": 2})
+    own.save(tmp_path / "own")
+    with pytest.raises(BadFileError, match=r"network=\.\.\."):
+        RewardEnsemble.load(tmp_path / "own")
+    again = RewardEnsemble.load(tmp_path / "own", network=ModuleNetwork(network, states))
+    assert torch.equal(again.rewards(states), own.rewards(states))
+
+
+def test_a_poor_belief_and_a_narrow_one_are_called_so(problem):
+    states, rewards = problem
+    with pytest.warns(BeliefWarning, match="do not fit"):
+        fit_ensemble(states, rewards, **QUICK | {"num_epochs": 1, "learning_rate": 1e-5})
+    same = rewards.expand(5, 120, 3) + 0.2
+    assert any("hardly differ" in sentence for sentence in diagnose(same, rewards).concerns)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit_ensemble(states, rewards, **QUICK)
+
+
+def test_modules_that_cannot_be_stacked_are_refused_with_a_reason(problem):
+    states, rewards = problem
+    for network, reason in (
+        (lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)), "batch normalisation"),
+        (lambda: nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 3)), "dropout"),
+        (lambda: nn.Linear(5, 3), "inputs of shape"),
+        (lambda: nn.ReLU(), "no parameters"),
+        (lambda: "module", "torch module"),
+    ):
+        with pytest.raises(InvalidInputError, match=reason):
+            fit_ensemble(states, rewards, network=network, **QUICK)
+
+
+def test_bad_input_is_named(problem):
+    states, rewards = problem
+    for change, reason in (
+        ({"inputs": states[:50]}, "S=50"),
+        ({"inputs": states * torch.nan}, "finite"),
+        ({"inputs": states[:, 0]}, "one row a state"),
+        ({"rewards": rewards[:, 0]}, r"\[S, A\]"),
+        ({"rewards": rewards * torch.inf}, "infinite"),
+        ({"rewards": rewards + torch.tensor([0, torch.nan, 0])}, r"actions \[1\]"),
+        ({"network": "large"}, "'auto', 'image', 'vector'"),
+        ({"network": "image"}, "28"),
+        ({"num_models": 0}, "num_models"),
+        ({"learning_rate": -1}, "learning_rate"),
+        ({"loss_weights": [1, 2]}, "loss_weights"),
+        ({"validation_fraction": 1.0}, "validation_fraction"),
+        ({"device": "tpu9"}, "device"),
+    ):
+        options: dict = {"inputs": states, "rewards": rewards, **QUICK} | change
+        with pytest.raises(InvalidInputError, match=reason):
+            fit_ensemble(options.pop("inputs"), options.pop("rewards"), **options)

@@ -1,0 +1,96 @@
+"""The calibrated dial keeps its promise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+
+from cautious import CautiousPolicy, KofN, calibrate
+from cautious.errors import InvalidInputError
+from cautious.evaluation.calibration import above_p_value, upper_bound
+
+
+def belief_with(num_strange: int, num_states: int, num_models: int = 40) -> torch.Tensor:
+    """A gamble that every model likes, except in the first states, where a few models hate it: help pays 0.2 everywhere."""
+    rewards = torch.zeros(num_models, num_states, 2)
+    rewards[:, :, 0], rewards[:, :, 1] = 1.0, 0.2
+    rewards[: num_models // 8, :num_strange, 0] = -2.0
+    return rewards
+
+
+def test_it_finds_the_most_cautious_level_that_is_allowed():
+    policy = CautiousPolicy(belief_with(30, 300), "1-of-5")
+    loose = calibrate(policy, range(300), at_most=0.2)
+    assert loose.level == KofN(1, 5)
+    assert loose.rate <= loose.bound <= 0.2
+    strict = calibrate(policy, range(300), at_most=0.02)
+    assert strict.level.k > loose.level.k
+    assert strict.tried[-1][2] > 0.05
+    assert [name for name, _, _ in strict.tried] == [f"{k}-of-5" for k in range(5, 5 - len(strict.tried), -1)]
+
+
+def test_too_few_states_allow_nothing_but_the_ordinary_level():
+    policy = CautiousPolicy(belief_with(0, 10), "1-of-5")
+    found = calibrate(policy, range(10), at_most=0.02)
+    assert found.level == KofN(5, 5)
+    assert found.rate == found.bound == 0
+
+
+def test_the_p_value_is_that_of_a_binomial_or_better_and_never_lies():
+    losses = torch.cat([torch.ones(3), torch.zeros(297)])
+    assert above_p_value(losses, 0.05) <= np.e * scipy.stats.binom.cdf(3, 300, 0.05)
+    assert above_p_value(losses, 0.01) == pytest.approx(1)
+    bound = upper_bound(losses, 0.05)
+    assert 0.01 < bound < 0.05
+    assert above_p_value(losses, bound) <= 0.05 < above_p_value(losses, bound - 1e-6)
+
+
+@pytest.mark.parametrize("kind", ["binary", "even"])
+def test_the_bound_holds_in_simulation(kind: str):
+    """2,000 draws of 200 losses with a known mean: a 90 % bound fails, where the test at the mean itself rejects, in 10 %."""
+    rng = np.random.default_rng(0)
+    mean = 0.06
+    draws = rng.random((2000, 200))
+    losses = (draws < mean).astype(float) if kind == "binary" else draws * 2 * mean
+    failures = sum(above_p_value(torch.from_numpy(row), mean) <= 0.1 for row in losses)
+    assert failures <= 0.1 * 2000
+
+
+def test_the_chosen_level_keeps_its_promise_in_simulation():
+    """400 draws of 150 familiar states from a world in which 1-of-4 departs in 8 % of states; 5 % is allowed.
+
+    The chosen level may break the promise in 10 % of the draws at most. (What each level does in each state is computed
+    once; the draws only pick states.)
+    """
+    world = belief_with(80, 1000)
+    table = CautiousPolicy(world, "1-of-4", num_iterations=20).caution_at(
+        [KofN(k, 4) for k in range(4, 0, -1)], range(1000)
+    )
+    rates = {4 - number: float(rate) for number, rate in enumerate(table.mean(dim=1))}
+    assert rates[1] > 0.05
+    rng = np.random.default_rng(1)
+    broken = 0
+    for _ in range(400):
+        states = rng.integers(0, 1000, 150)
+        found = calibrate(Known(table), states, at_most=0.05, confidence=0.9)
+        broken += rates[found.level.k] > 0.05
+    assert broken <= 0.1 * 400
+
+
+class Known(CautiousPolicy):
+    """A policy whose caution at each level and state is known."""
+
+    def __init__(self, table: torch.Tensor) -> None:
+        self.level, self._known = KofN(1, 4), table
+
+    def caution_at(self, levels, states):
+        return self._known[:, states]
+
+
+def test_bad_numbers_are_refused():
+    policy = CautiousPolicy(belief_with(0, 10), "1-of-5")
+    for name in ("at_most", "confidence"):
+        with pytest.raises(InvalidInputError, match=name):
+            calibrate(policy, range(10), **{name: 1.0})

@@ -1,0 +1,125 @@
+"""CautiousPolicy: decisions by hand, in loops, on disk."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from cautious import CautiousPolicy, RewardEnsemble, TabularMDP, fit_ensemble, solve_mdp
+from cautious.beliefs.image_network import ImageNetwork
+from cautious.errors import BadFileError, InvalidInputError
+
+GAMBLE = torch.tensor([[[1.0, 0.25], [0.9, 0.0]], [[0.0, 0.25], [0.9, 0.0]]])
+"""Two models, two states, two actions: they disagree about the gamble in state 0, and agree in state 1."""
+
+
+def test_careful_where_models_disagree_and_ordinary_where_they_agree():
+    decision = CautiousPolicy(GAMBLE, "1-of-2").decide([0, 1, 0])
+    assert decision.action.tolist() == [1, 0, 1]
+    assert decision.ordinary.tolist() == [[1, 0], [1, 0], [1, 0]]
+    # 1-of-2 maximises E min over both orders of draw = the worse model's value: p * 0 + (1 - p) * 0.25
+    assert float(decision.caution[0]) > 0.98
+    assert float(decision.caution[1]) < 0.02
+    assert torch.equal(decision.caution, 0.5 * (decision.probabilities - decision.ordinary).abs().sum(dim=1))
+    assert torch.equal(decision.opinions(), GAMBLE[:, [0, 1, 0]])
+
+
+def test_the_ordinary_level_is_not_cautious_at_all():
+    decision = CautiousPolicy(GAMBLE, "2-of-2").decide([0, 1])
+    assert decision.caution.tolist() == [0, 0]
+
+
+def test_a_decision_does_not_depend_on_what_else_is_asked(generator):
+    belief = torch.randn(40, 12, 4, generator=generator)
+    policy = CautiousPolicy(belief, "1-of-10")
+    together = policy.decide(range(12))
+    for state in (0, 7, 11):
+        alone = policy.decide([state])
+        assert torch.equal(alone.probabilities[0], together.probabilities[state])
+        assert torch.equal(alone.caution[0], together.caution[state])
+
+
+def test_predict_takes_one_or_many(generator):
+    states = torch.randn(30, 2, generator=generator)
+    belief = fit_ensemble(
+        states, torch.cat([states, -states], dim=1), num_models=20, num_epochs=3, progress=False, validation_fraction=0
+    )
+    policy = CautiousPolicy(belief, "1-of-10", num_iterations=10)
+    one, memory = policy.predict(states[0].numpy())
+    assert np.ndim(one) == 0
+    assert memory is None
+    many, _ = policy.predict(states[:5].numpy(), deterministic=True)
+    assert many.shape == (5,)
+    assert many[0] == one
+    assert policy.predict(states[:5])[0].tolist() == many.tolist()
+    drawn = np.stack([policy.predict(states[:5], deterministic=False)[0] for _ in range(100)])
+    expected = policy.decide(states[:5]).probabilities.numpy()
+    seen = np.stack([(drawn == action).mean(axis=0) for action in range(4)], axis=1)
+    assert np.abs(seen - expected).max() < 0.2  # 100 draws: four deviations of 0.05
+
+
+def test_it_drives_a_gymnasium_loop():
+    network = ImageNetwork(11, help_bit=True)
+    weights = torch.from_numpy(np.stack([network.init(np.random.default_rng(i)) for i in range(20)])).float()
+    policy = CautiousPolicy(RewardEnsemble(network, weights), "1-of-20", num_iterations=5)
+    env = gymnasium.make("cautious/HelpIfAvailable-v0", world="fashion")
+    seen, _ = env.reset(seed=0)
+    for _ in range(3):
+        action, _ = policy.predict(seen)
+        seen, *_ = env.step(action)
+
+
+def test_in_an_mdp_the_policy_is_that_of_the_solver(random_problem):
+    mdp, rewards = random_problem()
+    policy = CautiousPolicy(rewards, "1-of-6", mdp=mdp, num_iterations=50)
+    solution = solve_mdp(mdp, rewards, ["1-of-6"], sampling="exact", num_iterations=50)
+    decision = policy.decide(range(6))
+    assert torch.equal(decision.probabilities, solution.best_policy[0])
+    assert policy.predict(3)[0] == decision.action[3]
+
+
+def test_what_is_saved_decides_the_same(tmp_path, random_problem, generator):
+    mdp, rewards = random_problem()
+    states = torch.randn(20, 2, generator=generator)
+    ensemble = fit_ensemble(states, states, num_models=10, num_epochs=2, progress=False, validation_fraction=0)
+    for name, policy, asked in (
+        ("table", CautiousPolicy(GAMBLE, "1-of-2"), [0, 1]),
+        ("mdp", CautiousPolicy(rewards, "1-of-6", mdp=mdp, num_iterations=20), range(6)),
+        ("ensemble", CautiousPolicy(ensemble, "2-of-5"), states),
+    ):
+        policy.save(tmp_path / name)
+        loaded = CautiousPolicy.load(tmp_path / name)
+        assert loaded.level == policy.level
+        assert torch.equal(loaded.decide(asked).probabilities, policy.decide(asked).probabilities)
+    (tmp_path / "table" / "policy.json").write_text('{"format": 1, "belief": "table", "level": "3-of-2"}')
+    with pytest.raises(BadFileError):
+        CautiousPolicy.load(tmp_path / "table")
+
+
+def test_mistakes_are_named(generator):
+    with pytest.raises(InvalidInputError, match="n=20"):
+        CautiousPolicy(GAMBLE, "1-of-20")
+    with pytest.raises(InvalidInputError, match="counted from 0"):
+        CautiousPolicy(GAMBLE, "1-of-2").decide([2])
+    with pytest.raises(InvalidInputError, match="whole numbers"):
+        CautiousPolicy(GAMBLE, "1-of-2").decide([0.5])
+    with pytest.raises(InvalidInputError, match="belief"):
+        CautiousPolicy(GAMBLE * torch.nan, "1-of-2")
+    with pytest.raises(InvalidInputError, match="sampling"):
+        CautiousPolicy(GAMBLE, "1-of-2", sampling="some")
+
+    class Own:
+        num_models = 2
+
+        def rewards(self, states):
+            return torch.zeros(2, len(states), 2)
+
+    policy = CautiousPolicy(Own(), "1-of-2")
+    assert policy.decide(torch.zeros(3, 4)).caution.shape == (3,)
+    with pytest.raises(InvalidInputError, match="cannot be written"):
+        policy.save("nowhere")
+    mdp = TabularMDP(torch.ones(1, 2, 1), [1.0], 0.5)
+    with pytest.raises(InvalidInputError, match="array"):
+        CautiousPolicy(Own(), "1-of-2", mdp=mdp)

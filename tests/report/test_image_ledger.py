@@ -1,0 +1,215 @@
+"""Every claim about images: shown by a run that bears it out, not shown when its rule is broken, not run when it cannot be."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fake_runs import HELP, INDEX, bearing_out, scaled, usual
+
+from cautious.report.image_ledger import CLAIMS, image_ledger
+
+ROWS = {
+    "ask-for-help": (
+        "AH1",
+        "AH2",
+        "AH2, the paper's numbers",
+        "AH3",
+        "AH3, the paper's numbers",
+        "AH4",
+        "AH4, the paper's numbers",
+        "AH5",
+        "AH5, letters",
+        "AH5, the paper's numbers",
+        "AH5, letters, the paper's numbers",
+        "AH6",
+        "AH6, letters",
+        "AH6, the paper's numbers",
+        "AH7",
+        "AH8",
+        "AH8, letters",
+        "AH8, the paper's numbers",
+        "AH8, letters, the paper's numbers",
+    ),
+    "non-obvious": ("NO1", "NO2", "NO3"),
+    "help-if-available": (
+        *("HA1", "HA1, letters", "HA2", "HA2, letters", "HA3", "HA3, letters"),
+        *("HA4", "HA5", "HA5, letters"),
+    ),
+    "data-extent": ("DE1", "DE2", "DE2, letters", "DE3"),
+}
+
+
+def verdicts(run):
+    return {verdict.claim: verdict for verdict in image_ledger(run.store)}
+
+
+@pytest.mark.parametrize("task", ROWS)
+def test_a_run_like_the_paper_bears_every_claim_out(task, tmp_path):
+    found = verdicts(bearing_out(tmp_path, task))
+    assert tuple(found) == (*ROWS[task], "CV1", "CO1")
+    assert {claim: verdict.word for claim, verdict in found.items()} == dict.fromkeys(found, "shown")
+    assert set(ROWS) == set(CLAIMS)
+
+
+def changed(chosen, regime, place, value):
+    """A quantity with one level's value replaced; place "optim" replaces that."""
+    if place == "optim":
+        return chosen | {"optim": value}
+    values = list(chosen[regime])
+    values[place] = value
+    return chosen | {regime: tuple(values)}
+
+
+BREAKS = {
+    # task, stage, quantity, what it becomes (a function of what it was) -> the claims that must fall, and no others
+    "AH1": ("ask-for-help", "help-0.25", "digits", None, "correct", lambda x: changed(x, "all", 0, 0.9834)),
+    "AH2, the paper's numbers": (
+        *("ask-for-help", "help-0.25", "digits", None),
+        *("help", lambda x: changed(x, "single", 0, 0.0384)),
+    ),
+    "AH2": ("ask-for-help", "help-0.25", "digits", None, "help", lambda x: changed(x, "all", 3, 0.0002001)),
+    "AH3": ("ask-for-help", "help-0.25", "fashion", None, "help", lambda x: changed(x, "all", 1, 0.291)),
+    "AH3, the paper's numbers": (
+        *("ask-for-help", "help-0.25", "fashion", None),
+        *("help", lambda x: changed(x, "all", 0, 0.41)),
+    ),
+    "AH4": ("ask-for-help", "help-0.25", "letters", None, "help", lambda x: changed(x, "all", 0, 0.049999)),
+    "AH4, the paper's numbers": (
+        *("ask-for-help", "help-0.25", "letters", None),
+        *("help", lambda x: changed(x, "all", 0, 0.121)),
+    ),
+    "AH5": ("ask-for-help", "help-0.25", "fashion", None, "help", lambda x: x | {"optim": 0.045}),
+    "AH5, the paper's numbers": (
+        *("ask-for-help", "help-0.25", "fashion", None),
+        *("help", lambda x: changed(x, "single", 0, 0.98)),
+    ),
+    "AH5, letters, the paper's numbers": (
+        *("ask-for-help", "help-0.25", "letters", None),
+        *("help", lambda x: changed(x, "single", 0, 0.59)),
+    ),
+    "AH5, letters": ("ask-for-help", "help-0.25", "letters", None, "help", lambda x: x | {"optim": 0.035}),
+    "AH6": ("ask-for-help", "help-0.25", "fashion", None, "help", lambda x: x | {"optim": 0.081}),
+    "AH6, letters": ("ask-for-help", "help-0.25", "letters", None, "help", lambda x: x | {"optim": 0.031}),
+    "AH8": ("ask-for-help", "help-0.1", "fashion", None, "help", lambda x: scaled(HELP, 1.01)),
+    "AH8, letters": (
+        *("ask-for-help", "help-0.5", "letters", None),
+        *("help", lambda x: changed(x, "all", 1, 0.41)),
+    ),
+    "AH8, the paper's numbers": (
+        *("ask-for-help", "help-0.5", "fashion", None),
+        *("help", lambda x: changed(changed(x, "single", 0, 0.949), "single", 1, 0.94)),
+    ),
+    "NO1": ("non-obvious", "non-obvious", "digits", None, "correct", lambda x: changed(x, "all", 2, 0.9699)),
+    "NO2": ("non-obvious", "non-obvious", "fashion", None, "index", lambda x: INDEX | {"optim": 4.1}),
+    "NO3": ("non-obvious", "non-obvious", "letters", None, "index", lambda x: changed(INDEX, "single", 1, 1.99)),
+    "HA1": ("help-if-available", "help-0.05", "fashion", True, "help", lambda x: x | {"optim": 0.07}),
+    "HA2": ("help-if-available", "help-0.05", "fashion", False, "help", lambda x: changed(x, "all", 1, 0.0051)),
+    "HA2, letters": (
+        *("help-if-available", "help-0.05", "letters", False),
+        *("index", lambda x: changed(x, "all", 1, 3.9)),
+    ),
+    "HA3": ("help-if-available", "help-0.05", "fashion", True, "index", lambda x: changed(INDEX, "all", 0, 4.1)),
+    "HA4": ("help-if-available", "help-0.05", "digits", True, "correct", lambda x: changed(x, "single", 0, 0.88)),
+    "HA5": ("help-if-available", "help-0.02", "fashion", True, "help", lambda x: changed(x, "all", 3, 0.0301)),
+    "DE1": ("data-extent", "extent-1", "fashion", None, "help", lambda x: changed(x, "single", 0, 0.38)),
+    "DE2": ("data-extent", "extent-10", "fashion", None, "help", lambda x: scaled(HELP, 0.59)),
+    "DE2, letters": ("data-extent", "extent-100", "letters", None, "help", lambda x: scaled(HELP, 1.01)),
+    "DE3": ("data-extent", "extent-1", "digits", None, "correct", lambda x: x | {"optim": 0.87}),
+}
+ALSO = {
+    "AH3": {"AH8"},  # the order of the levels at every reward of help
+    "AH4": {"AH8, letters"},
+    "AH5": {"AH6, the paper's numbers"},
+    "AH5, letters": {"AH6, letters"},
+    "AH6": {"AH5", "AH6, the paper's numbers"},
+}
+"""Claims that cannot but fall together."""
+
+
+@pytest.mark.parametrize("claim", BREAKS)
+def test_breaking_a_rule_breaks_its_claim_and_no_other(claim, tmp_path):
+    task, variant, images, bit, quantity, become = BREAKS[claim]
+    run = bearing_out(tmp_path, task)
+    before = usual(run, variant, images, bit)
+    run.behaviour(variant, images, bit, **before | {quantity: become(before.get(quantity))})
+    found = verdicts(run)
+    assert {name for name, verdict in found.items() if verdict.word == "not shown"} == {claim} | ALSO.get(claim, set())
+    assert all(verdict.numbers for verdict in found.values())
+
+
+def test_small_runs_are_judged_by_their_orderings_only(tmp_path):
+    found = verdicts(bearing_out(tmp_path, "ask-for-help", num_models=40, num_digits=6000))
+    compared = {name for name in found if name.endswith("numbers")} | {"AH1", "CO1"}
+    assert {name for name, verdict in found.items() if verdict.word == "not run"} == compared
+    assert "40 models and 6,000 digits" in found["AH3, the paper's numbers"].numbers
+    assert "1-of-20 29.00" in found["AH3, the paper's numbers"].numbers
+    assert found["AH3"].word == "shown"
+
+
+def test_without_letters_their_claims_are_not_run(tmp_path):
+    for task in ROWS:
+        found = verdicts(bearing_out(tmp_path / task, task, letters=False))
+        of_letters = {name for name in found if "letters" in name or name in ("AH4", "AH7", "NO3")}
+        of_letters |= {"AH4, the paper's numbers"} & set(found)
+        assert {name for name, verdict in found.items() if verdict.word == "not run"} == of_letters
+        assert all(found[name].numbers == "not run: no letters at hand" for name in of_letters)
+
+
+def test_a_subset_of_the_letters_is_said(tmp_path):
+    run = bearing_out(tmp_path, "non-obvious")
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    manifest["settings"]["data"]["letters, test"] = "3128 images, 0, a subset"
+    run.store.manifest = manifest
+    found = verdicts(run)
+    assert "3,128 letters, not the paper's 20,800" in found["NO3"].numbers
+    assert "letters" not in found["NO2"].numbers
+
+
+@pytest.mark.parametrize("task", ROWS)
+def test_missing_stages_are_named(task, tmp_path):
+    run = bearing_out(tmp_path, task)
+    for path in tmp_path.glob("*-fashion*.json"):
+        path.unlink()
+    missing = {name for name, verdict in verdicts(run).items() if "is missing" in verdict.numbers}
+    assert missing
+    assert all("fashion" in verdicts(run)[name].numbers for name in missing)
+    for path in tmp_path.glob("*.json"):
+        if path.name != "manifest.json":
+            path.unlink()
+    assert {verdict.word for verdict in image_ledger(run.store)} == {"not run"}
+
+
+def test_letters_that_look_like_digits(tmp_path):
+    run = bearing_out(tmp_path, "ask-for-help")
+    arrays = run.store.arrays("help-0.25-letters")
+    numbers = run.store.numbers("help-0.25-letters")
+    table = arrays["single-state-by_label"]
+    table[0] = 0  # letters without images do not count
+    table[0, ord("o") - ord("a"), 10] = 0.5
+    table[0, ord("a") - ord("a"), 10] = 0.4
+    table[0, ord("b") - ord("a"), 10] = 0.5
+    run.store.save("help-0.25-letters", numbers, arrays)
+    found = verdicts(run)["AH7"]
+    assert found.word == "not shown"
+    assert "50.00 % help; the others: 45.00 %" in found.numbers
+
+
+def test_values_that_still_move_have_not_levelled_off(tmp_path):
+    run = bearing_out(tmp_path, "non-obvious")
+    arrays = run.store.arrays("non-obvious-fashion")
+    numbers = run.store.numbers("non-obvious-fashion")
+    arrays["all-states-sampled_value"][2, :, -20:] += 0.1
+    run.store.save("non-obvious-fashion", numbers, arrays)
+    found = verdicts(run)["CV1"]
+    assert found.word == "not shown"
+    assert "non-obvious fashion, all-images" in found.numbers
+    short = bearing_out(tmp_path / "short", "non-obvious", num_iterations=59)
+    assert verdicts(short)["CV1"].word == "not run"
+
+
+def test_help_that_is_never_asked_for_on_digits_is_in_order(tmp_path):
+    run = bearing_out(tmp_path, "ask-for-help")
+    before = usual(run, "help-0.25", "digits")
+    run.behaviour("help-0.25", "digits", **before | {"help": before["help"] | {"all": (0.0,) * 4}})
+    assert verdicts(run)["AH2"].word == "shown"

@@ -1,0 +1,96 @@
+"""The page of an image run, and the verbs that write it."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from fake_runs import FakeRun, bearing_out
+
+from cautious.cli.main import main
+from cautious.errors import InvalidInputError
+from cautious.experiments.store import Store
+from cautious.report.contents import CONTENTS, chosen_of, figures_of, ledger_of, tables_of
+from cautious.report.html import write_report
+
+TASKS = ("ask-for-help", "non-obvious", "help-if-available", "data-extent")
+
+
+def test_every_experiment_has_a_report():
+    assert set(CONTENTS) == {*TASKS, "driving"}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_an_empty_run_has_a_page_too(task, tmp_path):
+    run = FakeRun(tmp_path, task, letters=False)
+    assert "not run" in write_report(run.store).read_text(encoding="utf-8")
+
+
+def test_an_unknown_experiment_is_refused(tmp_path):
+    store = Store.create(tmp_path, "juggling", {})
+    with pytest.raises(InvalidInputError, match=r"'juggling', only for 'driving', 'ask-for-help'"):
+        write_report(store)
+
+
+def test_tables_and_figures_by_id(tmp_path):
+    store = bearing_out(tmp_path, "help-if-available").store
+    tables, figures = chosen_of(store, ["bit_TEST", "dial"])
+    assert [table.id for table in tables] == ["bit_TEST"]
+    assert list(figures) == ["dial"]
+    with pytest.raises(
+        InvalidInputError, match=r"'bit_Test' is no table or figure of this run; it has 'novel-help-0.05'"
+    ):
+        chosen_of(store, ["bit_Test"])
+    names = [table.id for table in tables_of(store)] + list(figures_of(store))
+    assert len(set(names)) == len(names)
+
+
+def check_page(store):
+    """One file that holds every figure, table and claim, and needs no network."""
+    text = (store.folder / "report.html").read_text(encoding="utf-8")
+    names = list(figures_of(store))
+    for name in names:
+        assert f'alt="{name}:' in text
+        assert (store.folder / "figures" / f"{name}.svg").exists()
+    assert text.count("data:image/png;base64,") == len(names)
+    for table in tables_of(store):
+        assert f'id="{table.id}"' in text
+    for verdict in ledger_of(store):
+        assert f"<td>{verdict.claim}</td>" in text
+    assert "<script" not in text
+    assert "http://" not in text.split("</style>")[1]
+
+
+class TestCommandLine:
+    @pytest.mark.xdist_group("smoke runs")
+    def test_reproduce_then_report(self, smoke_run, tmp_path, capsys, monkeypatch):
+        store = smoke_run("non-obvious")
+        monkeypatch.delenv("CAUTIOUS_DATA", raising=False)
+        monkeypatch.setenv("CAUTIOUS_CACHE", str(tmp_path / "cache"))
+        folder = tmp_path / "run"
+        shutil.copytree(store.folder, folder)
+        main(["reproduce", "non-obvious", "--scale", "smoke", "--device", "cpu", "--out", str(folder)])
+        out = capsys.readouterr().out
+        assert "Novel images" in out
+        assert "NO2" in out
+        check_page(Store.open(folder))
+        main(["report", str(folder), "--out", str(tmp_path / "drawn"), "--only", "dial", "digits"])
+        out = capsys.readouterr().out
+        assert "Familiar digits" in out
+        assert (tmp_path / "drawn" / "figures" / "dial.png").exists()
+        assert not (tmp_path / "drawn" / "report.html").exists()
+
+    def test_bad_requests(self, tmp_path, capsys):
+        run = FakeRun(tmp_path / "run", "ask-for-help")
+        other = Store.create(tmp_path / "other", "juggling", {})
+        for arguments, message in (
+            (["report", str(run.store.folder), "--only", "pie-chart"], "'pie-chart' is no table or figure"),
+            (["report", str(other.folder)], "no report is known for experiment 'juggling'"),
+            (["reproduce", "driving", "--scale", "smoke", "--data", str(tmp_path)], "driving has no image data"),
+            (["reproduce", "ask-for-help", "--scale", "smoke", "--data", str(tmp_path / "none")], "no such folder"),
+        ):
+            with pytest.raises(SystemExit) as stop:
+                main([*arguments, "--out", str(tmp_path / "x")])
+            assert stop.value.code == 2
+            assert message in " ".join(capsys.readouterr().err.split())
+        assert not (tmp_path / "x").exists()
