@@ -12,7 +12,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from cautious.beliefs.driving import NUM_HIDDEN, NUM_PARAMETERS, DrivingNetwork, familiar_network
+from cautious.beliefs.driving import DrivingNetwork, familiar_network
+from cautious.beliefs.driving_inputs import NUM_HIDDEN, NUM_PARAMETERS
 from cautious.beliefs.shards import Shard, TrainingSettings
 from cautious.beliefs.training import train_plainly
 

@@ -12,7 +12,7 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from cautious.beliefs.driving import NUM_PARAMETERS, PairInputs
+from cautious.beliefs.driving_inputs import NUM_PARAMETERS, PairInputs
 from cautious.beliefs.kernels.adam import BETA_1, BETA_2
 from cautious.beliefs.kernels.driving_step import SCRATCH, train_model
 from cautious.beliefs.kernels.driving_tables import pair_tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from cautious.beliefs import driving
+from cautious.beliefs import driving_inputs as driving
 
 HIDDEN = tl.constexpr(driving.NUM_HIDDEN)
 CHANNELS = tl.constexpr(2 * driving.NUM_CHANNELS)

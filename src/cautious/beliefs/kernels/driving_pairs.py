@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from cautious.beliefs import driving
+from cautious.beliefs import driving_inputs as driving
 from cautious.beliefs.kernels.adam import BETA_1 as _BETA_1
 from cautious.beliefs.kernels.adam import BETA_2 as _BETA_2
 from cautious.beliefs.kernels.adam import EPSILON as _EPSILON

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from cautious.beliefs import driving
+from cautious.beliefs import driving_inputs as driving
 from cautious.beliefs.kernels.driving_batches import write_batches
 from cautious.beliefs.kernels.driving_layers import (
     CHANNELS,
