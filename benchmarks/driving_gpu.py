@@ -21,21 +21,19 @@ PAPER = TrainingSettings(num_models=2000, num_epochs=51_200, batch_size=800, lea
 STEPS = 3
 """Steps an epoch: batches of 800, 800 and 114 of 1,714 pairs."""
 
-ROWS, FEATURES = 64, 4
-STEP_FLOPS = (
-    2 * 3 * 2 * (1714 / STEPS) * ROWS * NUM_HIDDEN  # zeros and ones times numbers in three pieces, forward and back
-    + 3 * 2 * ROWS * FEATURES * 4 * NUM_HIDDEN  # features through the hidden layer, and both gradients
-    + 10 * (1714 / STEPS) * NUM_HIDDEN  # ReLU, output layer, slopes
-    + 12 * NUM_PARAMETERS  # Adam
-)
-"""Operations of one model's step; the first line runs on the matrix units."""
+ROWS, FEATURES, PAIRS = 64, 4, 1714 / STEPS
+MATRIX_FLOPS = 2 * 3 * 2 * PAIRS * ROWS * NUM_HIDDEN
+"""Operations of one model's step on the matrix units: zeros and ones times numbers in three pieces, there and back."""
 
-STEP_BYTES = 4 * 6 * NUM_PARAMETERS + 2 * ROWS * 1714 / STEPS
+VECTOR_FLOPS = 3 * 2 * ROWS * FEATURES * 4 * NUM_HIDDEN + 10 * PAIRS * NUM_HIDDEN + 12 * NUM_PARAMETERS
+"""In float32: features through the hidden layer and both gradients; ReLU, output layer and slopes of each pair; Adam."""
+
+STEP_BYTES = 4 * 6 * NUM_PARAMETERS + 2 * ROWS * PAIRS
 """Bytes a step moves at least through the second-level cache: weights and averages there and back, rows of pairs once."""
 
-VECTOR_FLOPS, CACHE_BYTES, MEMORY_BYTES = 67e12, 5.5e12, 4.3e12
-"""An H200's float32 rate by its data sheet, its cache's bandwidth (published measurements of the H100), its memory's (a
-measured copy), each a second."""
+MATRIX_RATE, VECTOR_RATE, CACHE_RATE = 790e12, 67e12, 5.5e12
+"""An H200's bfloat16 matrix rate (a measured product), its float32 rate (data sheet) and its cache's bandwidth (published
+measurements of the H100), each a second."""
 
 Training = Callable[[Shard, TrainingSettings, int], None]
 
@@ -67,16 +65,17 @@ def speed_table(paths: dict[str, tuple[Training, int]], fresh: Shard) -> list[st
         for name, (training, num_epochs) in paths.items():
             step = seconds(training, copy_of(fresh, num_models), num_epochs) / (num_epochs * STEPS)
             minutes = step * PAPER.num_epochs * STEPS * (PAPER.num_models / num_models) / 60
-            flops, moved = STEP_FLOPS * num_models / step / 1e12, STEP_BYTES * num_models / step / 1e12
+            flops = (MATRIX_FLOPS + VECTOR_FLOPS) * num_models / step / 1e12
+            moved = STEP_BYTES * num_models / step / 1e12
             lines += [
                 f"  {name:6s}  {num_models:6d}   {1e3 * step:9.3f}   {1e6 * step / num_models:15.3f}   {minutes:22.2f}"
                 f"   {flops:7.1f}   {moved:10.2f}"
             ]
-    arithmetic, cache = STEP_FLOPS / VECTOR_FLOPS, STEP_BYTES / CACHE_BYTES
+    limits = MATRIX_FLOPS / MATRIX_RATE, VECTOR_FLOPS / VECTOR_RATE, STEP_BYTES / CACHE_RATE
     lines += [
-        f"  a model-step: {STEP_FLOPS / 1e6:.1f} MFLOP, {STEP_BYTES / 1e3:.0f} kB through the cache; limits for 2,000 models: "
-        f"{2e6 * arithmetic:.3f} ms (all of it at the float32 rate), {2e6 * cache:.3f} ms (cache), "
-        f"{2e6 * 4 * 6 * NUM_PARAMETERS / MEMORY_BYTES:.3f} ms (if weights came from memory)"
+        "  limits of the fused kernel for 2,000 models, ms a step: matrix units {:.3f}, float32 {:.3f}, cache {:.3f}".format(
+            *(1e3 * PAPER.num_models * limit for limit in limits)
+        )
     ]
     return lines
 

@@ -148,9 +148,10 @@ class DrivingNetwork:
 
     @cached_property
     def train_epochs(self) -> Callable[[Shard, TrainingSettings, int], None] | None:
-        """Several epochs in one kernel, where there is a GPU and Triton; None elsewhere."""
-        if not (self._targets.is_cuda and triton_available()):
-            return None
+        """Several epochs in one kernel, where a GPU and Triton can do it; None elsewhere."""
+        device = self._targets.device
+        if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0) or not triton_available():
+            return None  # the kernel multiplies bfloat16 numbers, which older GPUs cannot
         from cautious.beliefs.kernels.driving_fused import FusedDrivingTraining
 
         return FusedDrivingTraining(self._inputs, self._targets[:, 0]).train_epochs

@@ -6,7 +6,8 @@ models are in the call and however the epochs are cut into calls.
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import torch
 import triton.language as tl
@@ -53,6 +54,7 @@ class FusedDrivingTraining:
         tables = pair_tables(inputs)
         self._members = tables.members.to(self._device, torch.float32 if interpreted() else torch.bfloat16)
         self._tables = [table.to(self._device) for table in tables[1:]]
+        self._most = int(tables.starts.diff().max())
         self._targets = targets.to(torch.float32).contiguous()
         self._streams = [] if interpreted() else [torch.cuda.Stream(self._device) for _ in range(NUM_STREAMS)]
 
@@ -65,52 +67,69 @@ class FusedDrivingTraining:
         for tensor in (shard.parameters, shard.first_moment, shard.second_moment):
             if tensor.shape != (num_models, NUM_PARAMETERS) or not tensor.is_contiguous():
                 raise InvalidInputError(f"shard: expected contiguous [{num_models}, {NUM_PARAMETERS}] tensors.")
-        seeds = [seed_of(settings.seed, "shuffle", model) for model in shard.models]
         state = [shard.parameters, shard.first_moment, shard.second_moment, shard.losses]
-        tensors = [*state, torch.tensor(seeds, device=self._device), *self._workspace(num_models, settings)]
+        seeds = [seed_of(settings.seed, "shuffle", model) for model in shard.models]
+        num_batches = -(-len(self._targets) // settings.batch_size)
+        rates = corrections(shard.epoch * num_batches, num_epochs * num_batches, settings.learning_rate)
+        tensors = [*state, torch.tensor(seeds, device=self._device), *self._workspace(num_models, num_batches)]
+        call = _Call([*tensors, rates.to(self._device)], settings, shard.epoch)
         if interpreted():
-            self._launch(tensors, settings, range(num_models), shard.epoch, num_epochs)
+            self._launch(call, range(num_models), range(shard.epoch, shard.epoch + num_epochs))
         else:
-            self._launch_all(tensors, settings, shard.epoch, num_epochs)
+            self._launch_all(call, num_models, num_epochs)
         shard.epoch += num_epochs
 
-    def _workspace(self, num_models: int, settings: TrainingSettings) -> list[Tensor]:
+    def _workspace(self, num_models: int, num_batches: int) -> list[Tensor]:
         """Each model's order of the pairs, sizes of its batches, and what its threads hand each other."""
-        num_batches = -(-len(self._targets) // settings.batch_size)
         return [
             torch.empty(num_models, len(self._targets), dtype=torch.int32, device=self._device),
             torch.empty(num_models, num_batches, dtype=torch.int64, device=self._device),
             torch.empty(num_models, SCRATCH * self._members.shape[1], device=self._device),
         ]
 
-    def _launch_all(self, tensors: list[Tensor], settings: TrainingSettings, first: int, num_epochs: int) -> None:
+    def _launch_all(self, call: _Call, num_models: int, num_epochs: int) -> None:
         """Groups of models side by side, each in a chain of launches."""
-        launches = max(1, min(MAX_LAUNCHES, num_epochs // MIN_EPOCHS))
-        ends = [first + num_epochs * (number + 1) // launches for number in range(launches)]
-        num_models = len(tensors[0])
-        borders = [num_models * number // NUM_STREAMS for number in range(NUM_STREAMS + 1)]
+        groups = _cut(range(num_models), NUM_STREAMS)
+        chain = _cut(
+            range(call.first_epoch, call.first_epoch + num_epochs), min(MAX_LAUNCHES, num_epochs // MIN_EPOCHS)
+        )
         current = torch.cuda.current_stream(self._device)
-        for stream, start, end in zip(self._streams, borders, borders[1:], strict=False):
-            if start < end:
-                stream.wait_stream(current)
-                with torch.cuda.stream(stream):
-                    for before, after in zip([first, *ends], ends, strict=False):
-                        self._launch(tensors, settings, range(start, end), before, after - before)
-                current.wait_stream(stream)
+        streams = self._streams[: len(groups)]
+        for stream in streams:
+            stream.wait_stream(current)
+        for stream, models in zip(streams, groups, strict=True):
+            with torch.cuda.stream(stream):
+                for epochs in chain:
+                    self._launch(call, models, epochs)
+        for stream in streams:
+            current.wait_stream(stream)
 
-    def _launch(
-        self, tensors: list[Tensor], settings: TrainingSettings, places: range, first: int, num_epochs: int
-    ) -> None:
-        """One kernel: `num_epochs` epochs of the models at `places` of `tensors`, after `first` epochs."""
-        num_pairs, batch_size = len(self._targets), settings.batch_size
-        num_batches = -(-num_pairs // batch_size)
-        rates = corrections(first * num_batches, num_epochs * num_batches, settings.learning_rate).to(self._device)
-        options = {} if interpreted() else {"num_warps": 4, "maxnreg": MAX_REGISTERS}
-        train_model[(len(places),)](
-            *tensors, self._members, self._targets, *self._tables, rates, settings.weight_decay, places.start, first,
-            _bound(num_epochs), num_pairs, batch_size, _bound(num_batches),
-            self._members.shape[1], TILE, interpreted(), 1 << (num_pairs - 1).bit_length(), **options,
+    def _launch(self, call: _Call, models: range, epochs: range) -> None:
+        """One kernel: some epochs of some of the call's models."""
+        num_pairs, batch_size = len(self._targets), call.settings.batch_size
+        options = {} if interpreted() or torch.version.hip else {"maxnreg": MAX_REGISTERS}
+        train_model[(len(models),)](
+            *call.tensors, self._members, self._targets, *self._tables, float(call.settings.weight_decay),
+            models.start, call.first_epoch, epochs.start, _bound(len(epochs)),
+            num_pairs, batch_size, _bound(-(-num_pairs // batch_size)),
+            self._members.shape[1], self._most, TILE, interpreted(), 1 << (num_pairs - 1).bit_length(),
+            num_warps=4, **options,
         )  # fmt: skip
+
+
+class _Call(NamedTuple):
+    """What all launches of one call share."""
+
+    tensors: list[Tensor]
+    settings: TrainingSettings
+    first_epoch: int
+
+
+def _cut(whole: range, num_parts: int) -> list[range]:
+    """Cut a range into at most so many parts of nearly equal length, none empty."""
+    num_parts = max(1, min(num_parts, len(whole)))
+    borders = [whole.start + len(whole) * number // num_parts for number in range(num_parts + 1)]
+    return [range(start, end) for start, end in pairwise(borders)]
 
 
 def _bound(count: int) -> Any:

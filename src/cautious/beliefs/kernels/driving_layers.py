@@ -59,24 +59,22 @@ def add_to_features(layer, features, to_features, to_parts, row, slot, is_first)
 
 
 @triton.jit
-def layer_gradient(features, to_parts, starts, line):
-    """Gradient of a head's hidden weights: over the rows of each slot, Σ_r feature[r, c] to_parts[r], [64, 32]."""
+def layer_gradient(features, to_parts, starts, line, MOST: tl.constexpr):
+    """Gradient of a head's hidden weights: Σ_r feature[r, c] to_parts[r] over a slot's rows, at most MOST, [64, 32]."""
     unit = tl.arange(0, HIDDEN)
     convolved = line < FEATURES
     slot = tl.where(convolved, line % POSITIONS * 2 + line // (FEATURES // 2), line - FEATURES + SLOTS)
     c = tl.where(convolved, line // POSITIONS % 4, 0)
     real = line < INPUTS
-    row = tl.load(starts + slot, mask=real, other=0)
+    first = tl.load(starts + slot, mask=real, other=0)
     last = tl.load(starts + slot + 1, mask=real, other=0)
     sums = tl.zeros([64, HIDDEN], tl.float32)
-    most = tl.max(last - row)
-    while most > 0:
+    for number in tl.range(MOST, num_stages=1, loop_unroll_factor=3):
+        row = first + number
         inside = row < last
         feature = tl.load(features + row * 4 + c, mask=inside, other=0.0)
         part = tl.load(to_parts + row[:, None] * HIDDEN + unit[None, :], mask=inside[:, None], other=0.0)
         sums += feature[:, None] * part
-        row += 1
-        most -= 1
     return sums
 
 

@@ -81,8 +81,8 @@ def pairs_of_head(
     pair = tl.load(order + start + n, mask=start + n < last, other=0)
     member = tl.load(members + pair[:, None] * R + row[None, :])  # [TILE, R]
     while start < last:  # not `for`: the interpreter cannot count to a computed number
-        target = tl.load(targets + pair)
         inside = start + n < last
+        target = tl.load(targets + tl.load(order + start + n, mask=inside, other=0))
         start += TILE
         pair = tl.load(order + start + n, mask=start + n < last, other=0)  # of the next round, ahead of time
         before = _add_product(member, parts, tl.zeros([TILE, HIDDEN], tl.float32), EXACT)

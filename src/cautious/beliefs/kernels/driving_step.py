@@ -34,7 +34,7 @@ SCRATCH_SIZE = tl.constexpr(SCRATCH)
 @triton.jit
 def _step(
     weights, mean, square, members, targets, patches, slots, starts, order, count, scratch, scale, rate, correction,
-    decay, squares, R: tl.constexpr, TILE: tl.constexpr, EXACT: tl.constexpr,
+    decay, squares, R: tl.constexpr, MOST: tl.constexpr, TILE: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """One step of one model on the batch `order`; returns the new `squares`. Arguments as in `train_model`.
 
@@ -60,7 +60,7 @@ def _step(
         tl.store(to_parts + row[:, None] * HIDDEN + unit[None, :], to_part)
         tl.debug_barrier()
         add_to_features(weights + start, features, to_features, to_parts, row, slot, head == 0)
-        to_layer = layer_gradient(features, to_parts, starts, line)
+        to_layer = layer_gradient(features, to_parts, starts, line, MOST)
         tl.debug_barrier()  # every thread has read the old weights
         at = start + line[:, None] * WIDTH + unit[None, :]
         adam(weights, mean, square, at, (line < INPUTS)[:, None], to_layer, rate, correction, decay)
@@ -77,12 +77,16 @@ def _step(
     return squares
 
 
-@triton.jit(do_not_specialize=("first_model", "first_epoch", "num_epochs", "num_pairs", "batch_size", "num_batches"))
+COUNTS = ("first_model", "corrected_epoch", "first_epoch", "num_epochs", "num_pairs", "batch_size", "num_batches")
+"""Compiled once for all values of these, so that a model's bits do not depend on how its training is cut into launches."""
+
+
+@triton.jit(do_not_specialize=COUNTS)
 def train_model(
-    parameters, first_moment, second_moment, losses, seeds, order, counts, scratch,
+    parameters, first_moment, second_moment, losses, seeds, order, counts, scratch, corrections,
     members, targets, patches, slots, starts, samples, heads,
-    corrections, decay, first_model, first_epoch, num_epochs, num_pairs, batch_size, num_batches,
-    R: tl.constexpr, TILE: tl.constexpr, EXACT: tl.constexpr, CAPACITY: tl.constexpr,
+    decay, first_model, corrected_epoch, first_epoch, num_epochs, num_pairs, batch_size, num_batches,
+    R: tl.constexpr, MOST: tl.constexpr, TILE: tl.constexpr, EXACT: tl.constexpr, CAPACITY: tl.constexpr,
 ):  # fmt: skip
     """`num_epochs` epochs of one model: shuffles, forward, backward and Adam, its weights never leaving the cache.
 
@@ -95,6 +99,7 @@ def train_model(
         order: Scratch, [M, P], int32.
         counts: Scratch, [M, num_batches], int64.
         scratch: [M, SCRATCH * R], float32.
+        corrections: Of each step from `corrected_epoch`: η/(1-β₁ᵗ) and 1/(1-β₂ᵗ), [steps, 2], float32.
         members: [P, R], bfloat16 (float32 if EXACT), pairs by head (`driving_tables.PairTables`).
         targets: [P], float32.
         patches: [R, 32], float32.
@@ -102,15 +107,16 @@ def train_model(
         starts: [18], int32.
         samples: [P], int32.
         heads: [P], int32.
-        corrections: Of each step: η/(1-β₁ᵗ) and 1/(1-β₂ᵗ), [num_epochs * num_batches, 2], float32.
         decay: Times the weights, added to the gradient.
         first_model: Of this launch.
+        corrected_epoch: Epoch of the first row of `corrections`.
         first_epoch: Epochs done before.
         num_epochs: Epochs to do.
         num_pairs: P.
         batch_size: Pairs in every batch but the last.
         num_batches: How many batches an epoch has.
         R: Rows.
+        MOST: Rows of the largest slot.
         TILE: Pairs at a time.
         EXACT: Whether to multiply in float32, for the interpreter, which knows no bfloat16 products.
         CAPACITY: P, filled up to a power of two.
@@ -130,10 +136,11 @@ def train_model(
         squares = tl.zeros([TILE], tl.float32)
         for batch in tl.range(num_batches, num_stages=1):
             size = tl.minimum(batch_size, num_pairs - batch * batch_size)
-            at = corrections + (epoch * num_batches + batch) * 2
+            at = corrections + ((first_epoch - corrected_epoch + epoch) * num_batches + batch) * 2
             squares = _step(
                 weights, mean, square, members, targets, patches, slots, starts, order + batch * batch_size,
-                tl.load(counts + batch), scratch, 2.0 / size, tl.load(at), tl.load(at + 1), decay, squares, R, TILE, EXACT,
+                tl.load(counts + batch), scratch, 2.0 / size, tl.load(at), tl.load(at + 1), decay, squares,
+                R, MOST, TILE, EXACT,
             )  # fmt: skip
         if epoch == num_epochs - 1:
             tl.store(losses + model, tl.sum(squares) / num_pairs)
