@@ -32,8 +32,8 @@ NUM_STREAMS, MIN_EPOCHS, MAX_LAUNCHES = 4, 16, 8
 """A call is cut into groups of models, each a chain of launches of some epochs: no multiprocessor waits for the last model
 of a launch, since another group's launch is ready."""
 
-MAX_PAIRS = 1 << 15
-"""A head's pairs of a batch are counted in 16 bits."""
+MAX_PAIRS = 1 << 14
+"""A head's pairs of a batch are counted in 16 bits, of which the kernel takes the upper two for zeros."""
 
 
 class FusedDrivingTraining:
