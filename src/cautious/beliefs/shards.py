@@ -50,7 +50,11 @@ class Batch(NamedTuple):
 
 
 class StackedNetwork(Protocol):
-    """A network and its training data, for any number of models at once."""
+    """A network and its training data, for any number of models at once.
+
+    It may also train several epochs by itself: then it has `train_epochs(shard, settings, num_epochs)`, which advances a
+    shard as that many plain epochs would, however they are cut into calls; None where it cannot.
+    """
 
     name: str
     num_samples: int

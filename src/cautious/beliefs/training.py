@@ -26,6 +26,9 @@ from cautious.types import parse_count
 CHECKPOINT_SECONDS = 20.0
 """How much work an interruption may cost at most, about."""
 
+CALL_SECONDS = 1.0
+"""How long a network that trains several epochs by itself may take for one call, about."""
+
 Progress = Callable[[int, int], None]
 """Called with (epochs done, epochs in all), counted over all shards."""
 
@@ -56,7 +59,7 @@ def train(
         device: Where to train.
         shard_size: Models trained together; changes speed and memory, not the result.
         checkpoint_dir: Where to keep unfinished and finished shards.
-        progress: Told after each epoch.
+        progress: Told after each epoch, or about once a second where epochs are shorter.
     """
     place = torch.device(device)
     if place.type == "cpu":
@@ -117,17 +120,27 @@ def _train_shard(
     shard = None if checkpoints is None else checkpoints.load(models, device)
     shard = shard or Shard.fresh(network, settings, models, device)
     luck = _Luck(network, settings.seed, models, device)
+    train_epochs = getattr(network, "train_epochs", None)
     last_written = time.monotonic()
+    num_epochs = 1
     report(shard.epoch)
     while shard.epoch < settings.num_epochs:
-        _train_epoch(network, settings, shard, luck.batches(shard.epoch, settings.batch_size))
+        started = time.monotonic()
+        if train_epochs is None:
+            _train_epoch(network, settings, shard, luck.batches(shard.epoch, settings.batch_size))
+        else:
+            train_epochs(shard, settings, min(num_epochs, settings.num_epochs - shard.epoch))
         try:
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
             report(shard.epoch)
         except BaseException:  # told to stop between two epochs: nothing is half done, so keep all of it
             if checkpoints is not None:
                 checkpoints.save(shard)
             raise
-        if checkpoints is not None and time.monotonic() - last_written > CHECKPOINT_SECONDS:
+        now = time.monotonic()
+        num_epochs = max(1, min(4 * num_epochs, int(num_epochs * CALL_SECONDS / max(now - started, 1e-6))))
+        if checkpoints is not None and now - last_written > CHECKPOINT_SECONDS:
             checkpoints.save(shard)
             last_written = time.monotonic()
     if checkpoints is not None:
@@ -153,6 +166,13 @@ class _Luck:
         coins = None if self._coins is None else coin_flips(self._coins, epoch, self._num_samples)
         for samples in order.split(size, dim=1):
             yield Batch(samples, None if coins is None else coins.gather(1, samples))
+
+
+def train_plainly(network: StackedNetwork, settings: TrainingSettings, shard: Shard, num_epochs: int) -> None:
+    """Advance a shard by some epochs in place, step by step: what a network that trains itself must agree with."""
+    luck = _Luck(network, settings.seed, shard.models, shard.parameters.device)
+    for _ in range(num_epochs):
+        _train_epoch(network, settings, shard, luck.batches(shard.epoch, settings.batch_size))
 
 
 def _train_epoch(network: StackedNetwork, settings: TrainingSettings, shard: Shard, batches: Iterator[Batch]) -> None:
