@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from cautious.beliefs.image_network import ImageNetwork, backward, forward
+from cautious.beliefs.image_network import ImageNetwork
 from cautious.beliefs.images import ImageTraining
 from cautious.beliefs.shards import Batch
 from cautious.beliefs.training import TrainingSettings, train
@@ -61,8 +61,8 @@ def test_values_and_gradients_are_those_of_a_plain_module(num_actions: int, help
     weights, images = weights_of(network, 3), random_images(3, 10)
     bits = torch.randint(0, 2, (3, 10), generator=torch.Generator().manual_seed(1)) if help_bit else None
     slope = torch.randn(3, 10, num_actions, generator=torch.Generator().manual_seed(2))
-    seen = forward(network, weights, images, bits)
-    gradient = backward(network, weights, seen, slope)
+    seen = network.forward(weights, images, bits)
+    gradient = network.backward(weights, seen, slope)
     for model in range(3):
         plain = plain_with(network, weights[model])
         expected = plain(images[model].double(), None if bits is None else bits[model].double())
@@ -71,6 +71,10 @@ def test_values_and_gradients_are_those_of_a_plain_module(num_actions: int, help
         # float32 sums of about a thousand terms against float64: a few units of 6e-8 each
         torch.testing.assert_close(seen.predictions[model].double(), expected, atol=2e-6, rtol=0)
         assert float((gradient[model] - own).norm() / own.norm()) < 2e-6
+    shared = network.predict(weights, images[0], *(() if bits is None else (bits[0],)))
+    for model in range(3):
+        expected = plain_with(network, weights[model])(images[0].double(), None if bits is None else bits[0].double())
+        torch.testing.assert_close(shared[model].double(), expected.detach(), atol=2e-6, rtol=0)
 
 
 def test_a_first_weight_stays_within_its_bound_and_uses_all_of_it():

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.image_network import ImageNetwork, as_images, backward, forward
+from cautious.beliefs.image_network import ImageNetwork, as_images
 from cautious.beliefs.kernels import triton_available
 from cautious.beliefs.loss import squared_error
 from cautious.beliefs.shards import Batch, fingerprint_of
@@ -106,9 +106,9 @@ class ImageTraining:
             part = slice(first, first + CHUNK[parameters.device.type])
             samples = batch.samples[:, part]
             coins = None if batch.coins is None else batch.coins[:, part]
-            seen = forward(self.network, parameters, self._images[samples], coins)
+            seen = self.network.forward(parameters, self._images[samples], coins)
             targets = self._rewards[0 if coins is None else coins, samples]  # [M, b, A]
             loss, slope = squared_error(seen.predictions, targets, self._loss_weights, size)
             losses += loss
-            gradient += backward(self.network, parameters, seen, slope)
+            gradient += self.network.backward(parameters, seen, slope)
         return losses, gradient
