@@ -12,7 +12,8 @@ from cautious.report.image_ledger import CLAIMS, image_ledger
 ROWS = {
     "ask-for-help": (
         "AH1",
-        "AH2",
+        "AH2, all-images",
+        "AH2, single-image",
         "AH2, the paper's numbers",
         "AH3",
         "AH3, the paper's numbers",
@@ -68,7 +69,15 @@ BREAKS = {
         *("ask-for-help", "help-0.25", "digits", None),
         *("help", lambda x: changed(x, "single", 0, 0.0384)),
     ),
-    "AH2": ("ask-for-help", "help-0.25", "digits", None, "help", lambda x: changed(x, "all", 3, 0.0002001)),
+    "AH2, all-images": ("ask-for-help", "help-0.25", "digits", None, "help", lambda x: changed(x, "all", 3, 0.0002001)),
+    "AH2, single-image": (
+        "ask-for-help",
+        "help-0.25",
+        "digits",
+        None,
+        "help",
+        lambda x: changed(x, "single", 3, 0.005),
+    ),
     "AH3": ("ask-for-help", "help-0.25", "fashion", None, "help", lambda x: changed(x, "all", 1, 0.291)),
     "AH3, the paper's numbers": (
         *("ask-for-help", "help-0.25", "fashion", None),
@@ -79,7 +88,7 @@ BREAKS = {
         *("ask-for-help", "help-0.25", "letters", None),
         *("help", lambda x: changed(x, "all", 0, 0.121)),
     ),
-    "AH5": ("ask-for-help", "help-0.25", "fashion", None, "help", lambda x: x | {"optim": 0.045}),
+    "AH5": ("ask-for-help", "help-0.25", "fashion", None, "help", lambda x: changed(x, "single", 1, 0.45)),
     "AH5, the paper's numbers": (
         *("ask-for-help", "help-0.25", "fashion", None),
         *("help", lambda x: changed(x, "single", 0, 0.98)),
@@ -88,7 +97,7 @@ BREAKS = {
         *("ask-for-help", "help-0.25", "letters", None),
         *("help", lambda x: changed(x, "single", 0, 0.59)),
     ),
-    "AH5, letters": ("ask-for-help", "help-0.25", "letters", None, "help", lambda x: x | {"optim": 0.035}),
+    "AH5, letters": ("ask-for-help", "help-0.25", "letters", None, "help", lambda x: changed(x, "single", 1, 0.29)),
     "AH6": ("ask-for-help", "help-0.25", "fashion", None, "help", lambda x: x | {"optim": 0.081}),
     "AH6, letters": ("ask-for-help", "help-0.25", "letters", None, "help", lambda x: x | {"optim": 0.031}),
     "AH8": ("ask-for-help", "help-0.1", "fashion", None, "help", lambda x: scaled(HELP, 1.01)),
@@ -101,7 +110,7 @@ BREAKS = {
         *("help", lambda x: changed(changed(x, "single", 0, 0.949), "single", 1, 0.94)),
     ),
     "NO1": ("non-obvious", "non-obvious", "digits", None, "correct", lambda x: changed(x, "all", 2, 0.9699)),
-    "NO2": ("non-obvious", "non-obvious", "fashion", None, "index", lambda x: INDEX | {"optim": 4.1}),
+    "NO2": ("non-obvious", "non-obvious", "fashion", None, "index", lambda x: INDEX | {"optim": 3.4}),
     "NO3": ("non-obvious", "non-obvious", "letters", None, "index", lambda x: changed(INDEX, "single", 1, 1.99)),
     "HA1": ("help-if-available", "help-0.05", "fashion", True, "help", lambda x: x | {"optim": 0.07}),
     "HA2": ("help-if-available", "help-0.05", "fashion", False, "help", lambda x: changed(x, "all", 1, 0.0051)),
@@ -120,9 +129,9 @@ BREAKS = {
 ALSO = {
     "AH3": {"AH8"},  # the order of the levels at every reward of help
     "AH4": {"AH8, letters"},
-    "AH5": {"AH6, the paper's numbers"},
-    "AH5, letters": {"AH6, letters"},
-    "AH6": {"AH5", "AH6, the paper's numbers"},
+    "AH5": {"AH8"},
+    "AH5, letters": {"AH8, letters"},
+    "AH6": {"AH5, the paper's numbers", "AH6, the paper's numbers"},
 }
 """Claims that cannot but fall together."""
 
@@ -212,4 +221,14 @@ def test_help_that_is_never_asked_for_on_digits_is_in_order(tmp_path):
     run = bearing_out(tmp_path, "ask-for-help")
     before = usual(run, "help-0.25", "digits")
     run.behaviour("help-0.25", "digits", **before | {"help": before["help"] | {"all": (0.0,) * 4}})
-    assert verdicts(run)["AH2"].word == "shown"
+    assert verdicts(run)["AH2, all-images"].word == "shown"
+
+
+def test_the_text_of_the_paper_wants_twenty_times_optim(tmp_path):
+    run = bearing_out(tmp_path, "ask-for-help")
+    before = usual(run, "help-0.25", "fashion", None)
+    run.behaviour(
+        "help-0.25", "fashion", None, **before | {"help": before["help"] | {"optim": 0.045}}
+    )  # 0.89 / 0.045 = 19.8
+    assert verdicts(run)["AH5, the paper's numbers"].word == "not shown"
+    assert verdicts(run)["AH5"].word == "shown"

@@ -98,6 +98,12 @@ def robust(levels: Sequence[str]) -> list[int]:
     return [place for place, level in enumerate(parsed) if level.k < level.n]
 
 
+def most_robust(levels: Sequence[str]) -> list[int]:
+    """Places of the levels that heed a single model, k = 1 < N."""
+    parsed = [KofN.parse(level) for level in levels]
+    return [place for place, level in enumerate(parsed) if level.k == 1 < level.n]
+
+
 def listed(levels: Sequence[str], values: Sequence[float], optim: float | None = None, digits: int = 2) -> str:
     """Numbers with their levels, for a verdict."""
     parts = [f"{level} {value:.{digits}f}" for level, value in zip(levels, values, strict=True)]

@@ -108,9 +108,8 @@ def _cost(store: Store, numbers: dict[str, Any]) -> Verdict:
     solving = numbers["solve_seconds"]["queue"] / numbers["solve_seconds"]["members"]
     solving *= 100 / store.manifest["settings"]["num_iterations"]
     hours = training * 2000 * 51_200 / 3600
-    text = (
-        f"{1e3 * training:.2f} ms a model and epoch ({PAPER_MODEL_EPOCH / training:.0f} x faster: {hours:.1f} h for all"
-    )
+    whole = f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
+    text = f"{1e3 * training:.3g} ms a model and epoch ({PAPER_MODEL_EPOCH / training:,.0f} x faster: {whole} for all"
     text += f" 2,000), {solving:.2f} s for 100 iterations ({PAPER_SOLVE / solving:.0f} x faster)"
     text += f" on {store.manifest['hardware']['gpu'] or store.manifest['hardware']['cpu']}"
     return Verdict("CO1", says, training < PAPER_MODEL_EPOCH and solving < PAPER_SOLVE, text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cautious.report.claims import Claim, Finding, listed, need, rises, robust, within
+from cautious.report.claims import Claim, Finding, listed, most_robust, need, rises, robust, within
 from cautious.report.help_claims import HELP, more_reward_more_help
 from cautious.report.image_run import BITS, NOVEL, REGIMES, ImageRun
 from cautious.types import Regime
@@ -22,15 +22,16 @@ def labels_digits(run: ImageRun, images: str) -> Finding:
 
 
 def index_order(run: ImageRun, images: str, bit: bool | None = None) -> Finding:
-    """The index never falls as k/N grows, ends apart, and optim is not below any robust level; both regimes.
+    """The index never falls as k/N grows, ends apart, and the most robust levels are not above optim; both regimes.
 
-    Optim and the level with k = N are two readings of "ordinary": the paper does not order them, and neither do we.
+    "1-of-20 and 1-of-10 systematically choose smaller indices on average than non-robust algorithms" (section 4). Of 5-of-10
+    against optim, and of optim against 10-of-10, the paper says nothing, and neither do we.
     """
     measured = need(run, run.main, images, bit)
     optim, holds, texts = measured.optim(INDEX), True, []
     for regime, words in REGIMES.items():
         levels = measured.means(regime, INDEX).tolist()
-        holds &= rises(levels) and all(levels[place] <= optim for place in robust(run.levels))
+        holds &= rises(levels) and all(levels[place] <= optim for place in most_robust(run.levels))
         texts.append(f"{words}: {listed(run.levels, levels, optim)}")
     return holds, "; ".join(texts)
 
