@@ -34,8 +34,9 @@ from cautious.beliefs.driving_inputs import (
 from cautious.beliefs.files import load_json, load_tensors, pick, save_json, save_tensors
 from cautious.beliefs.kernels import triton_available
 from cautious.beliefs.shards import Batch, Shard, TrainingSettings, fingerprint_of
-from cautious.errors import BadFileError
-from cautious.worlds.driving import DrivingWorld, driving_world
+from cautious.errors import BadFileError, InvalidInputError
+from cautious.types import ArrayLike
+from cautious.worlds.driving import ACTIONS, DrivingWorld, driving_world
 
 
 def split_parameters(parameters: Tensor) -> list[Tensor]:
@@ -174,11 +175,16 @@ class DrivingNetwork:
 class DrivingEnsemble:
     """M trained reward models of driving: a belief about the reward of pairs that were never seen."""
 
-    def __init__(self, parameters: Tensor, losses: Tensor, settings: dict[str, Any]) -> None:
+    num_actions = len(ACTIONS)
+
+    def __init__(
+        self, parameters: Tensor, losses: Tensor, settings: dict[str, Any], world: DrivingWorld | None = None
+    ) -> None:
         """Keep weights [M, 7052], final losses [M] and how they were trained."""
         self.parameters = parameters
         self.losses = losses
         self.settings = settings
+        self._world = world
 
     @property
     def num_models(self) -> int:
@@ -194,6 +200,17 @@ class DrivingEnsemble:
     def rewards(self, world: DrivingWorld) -> Tensor:
         """Expected reward of each (state, action) under each model, [M, S, A], float64."""
         return world.expected(self.pair_rewards(world))
+
+    def on(self, world: DrivingWorld) -> DrivingEnsemble:
+        """The same belief about this world's states: what `rewards_for` speaks of."""
+        return DrivingEnsemble(self.parameters, self.losses, self.settings, world)
+
+    def rewards_for(self, indices: ArrayLike) -> Tensor:
+        """Rewards [N, S, A] of the models at `indices` [N] in the world given to `on`."""
+        if self._world is None:
+            raise InvalidInputError("rewards_for: no world is given; call it on `ensemble.on(world)`.")
+        chosen = torch.as_tensor(indices, dtype=torch.long)
+        return DrivingEnsemble(self.parameters[chosen], self.losses[chosen], self.settings).rewards(self._world)
 
     def save(self, folder: Path | str) -> None:
         """Write weights and settings (safetensors, JSON)."""
@@ -215,7 +232,7 @@ class DrivingEnsemble:
             raise BadFileError(
                 f"{path}: parameters have shape {list(parameters.shape)}, expected [M, {NUM_PARAMETERS}]."
             )
-        return cls(parameters, pick(tensors, "losses", path), described.get("settings", {}))
+        return cls(parameters.float(), pick(tensors, "losses", path).float(), described.get("settings", {}))
 
 
 def familiar_network(appearance_probability: float) -> DrivingNetwork:

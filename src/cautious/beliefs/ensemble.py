@@ -11,12 +11,15 @@ from torch import Tensor
 
 from cautious.beliefs.cores import on_every_core
 from cautious.beliefs.diagnosis import Diagnosis
+from cautious.beliefs.driving import DrivingEnsemble, DrivingNetwork
 from cautious.beliefs.files import load_json, load_tensors, pick, save_json, save_tensors
 from cautious.beliefs.networks import Network, restored
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.types import ArrayLike, as_device
 
 FORMAT = 1
+SHIPPED = Path(__file__).parent / "shipped"
+SHIPPED_NAMES = ("ask-for-help", "driving")
 BLOCK = {"cpu": (4, 64), "cuda": (16, 1024)}
 """Models and images that are predicted together: little enough for a core's cache, enough to keep a GPU busy."""
 
@@ -109,20 +112,24 @@ class RewardEnsemble:
         save_json(Path(folder) / "ensemble.json", described)
 
     @classmethod
-    def load(cls, folder: Path | str, network: Network | None = None) -> RewardEnsemble:
-        """Read what `save` wrote; runs no code from it.
+    def load(cls, folder: Path | str, network: Network | None = None) -> Any:
+        """Read what `save` wrote, or a belief that comes with the package; runs no code from a file.
 
         Args:
-            folder: Where it was written.
+            folder: Where it was written; or "ask-for-help" or "driving" for models trained at the paper's settings (the
+                latter is a `DrivingEnsemble`, whose states are a driving world's).
             network: The architecture, where it is a user's own module (`ModuleNetwork`): a file does not hold its code.
         """
-        path = Path(folder) / "ensemble.json"
+        folder = shipped_folder(folder)
+        path = folder / "ensemble.json"
         found = load_json(path)
+        if isinstance(found, dict) and found.get("network") == DrivingNetwork.name:
+            return DrivingEnsemble.load(folder)
         if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("settings"), dict):
             raise BadFileError(f"{path}: not an ensemble that this version reads (format {FORMAT}, with settings).")
         network = restored(found, path) if network is None else network
         settings = found["settings"]
-        path = Path(folder) / "models.safetensors"
+        path = folder / "models.safetensors"
         tensors = load_tensors(path)
         parameters, losses = (pick(tensors, name, path) for name in ("parameters", "losses"))
         if parameters.dim() != 2 or parameters.shape[1] != network.num_parameters or not len(parameters):
@@ -155,6 +162,12 @@ class RewardEnsemble:
             for number in range(len(blocks)):
                 fill(number)
         return out
+
+
+def shipped_folder(folder: Path | str) -> Path:
+    """The folder of a belief that comes with the package, if it is named; else the folder itself."""
+    named = SHIPPED / str(folder)
+    return named if str(folder) in SHIPPED_NAMES and not Path(folder).exists() else Path(folder)
 
 
 def _blocks(num_models: int, num_images: int, device: str) -> Iterator[tuple[slice, slice]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass
 class Demo:
-    """Train a belief about driving from scratch, turn the caution dial, and see what changes.
+    """See a trained belief meet clothes after digits; then train one about driving from scratch, and turn the caution dial.
 
     Reward models are trained where obstacles lie in the ditches only; then obstacles appear on the road. Nobody says what
     is dangerous. The table shows how each level drives, and proves how far each policy is from the best possible one.
@@ -26,7 +26,21 @@ class Demo:
         if self.courier:
             self._show_courier()
         else:
+            self._show_images()
             self._show_driving()
+
+    def _show_images(self) -> None:
+        from cautious.cli.console import console, progress_bars
+        from cautious.cli.tables import look_table
+        from cautious.experiments.first_look import LEVELS, first_look
+
+        console.print(
+            "A hundred reward models learned what naming a digit pays, and that asking for help pays a little."
+        )
+        with progress_bars() as progress:
+            looks = first_look(progress=progress)
+        console.print(look_table(LEVELS, looks))
+        console.print("No model ever saw clothes, and nobody said that help is the careful thing to ask for.\n")
 
     def _show_driving(self) -> None:
         from cautious.cli.console import console, progress_bars

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cautious.experiments.drives import Drive
+from cautious.experiments.first_look import Look
 from cautious.report.animation import caption, terminal_lines
 from cautious.report.ledger import Verdict
 from cautious.report.tables import Table as Results
@@ -72,6 +73,19 @@ def drive_columns(drives: Sequence[Drive], step: int) -> Columns:
         text.append(f"{frame.action}\n{caption(frame)}")
         panels.append(Panel(text, title=drive.title, width=38))  # two fit a terminal of 80 columns
     return Columns(panels)
+
+
+def look_table(levels: Sequence[str], looks: Sequence[Look]) -> Table:
+    """What each level does on familiar and on novel images."""
+    table = Table(title="asking for help, each image on its own", caption="mean probability, percent")
+    for heading in ("images", "what it does", *levels):
+        table.add_column(heading, justify="left" if heading in ("images", "what it does") else "right")
+    for look in looks:
+        named = {"names the digit": look.correct, "asks for help": look.help}
+        for what, shares in named.items():
+            if shares is not None:
+                table.add_row(f"{look.num_images} {look.images}", what, *(f"{100 * share:.1f}" for share in shares))
+    return table
 
 
 def courier_table(levels: Sequence[str], shares: Mapping[str, Sequence[float]], certificate: Certificate) -> Table:

@@ -24,9 +24,9 @@ def samples_figure(store: Store, images: str, bit: bool | None = None) -> Figure
     """Four pictures of each kind: picture, the models' opinions of each action, what the two policies do."""
     run = ImageRun(store)
     arrays = run.arrays(run.main, images, bit)
-    if arrays is None:
+    if arrays is None or "samples-images" not in arrays:
         figure, panels = grid(1, 1)
-        say(panels[0][0], f"{images}: not run")
+        say(panels[0][0], f"{images}: {'not run' if arrays is None else 'pictures not kept'}")
         return figure
     count = min(SHOWN, arrays["samples-labels"].shape[1])
     figure, panels = grid(3, 2 * count, width=1.9, height=1.75)
