@@ -1,0 +1,325 @@
+"""What every public name and verb does with bad input: the rows of docs/bad-input.md, each a test (`test_bad_input.py`).
+
+`python tools/write_bad_input.py` writes the page from here, so that the two cannot drift apart.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+SETUP = """\
+import gymnasium
+import numpy as np
+import torch
+from cautious import *
+from cautious.worlds.data import load_images
+
+nan = float("nan")
+stay, move = [1.0, 0.0], [0.0, 1.0]
+world = TabularMDP([[stay, move], [move, stay]], [1.0, 0.0], 0.9)       # 2 states, 2 actions
+models = torch.rand(30, 2, 2, generator=torch.Generator().manual_seed(0))  # 30 models of it, [M, S, A]
+states = torch.rand(20, 3, generator=torch.Generator().manual_seed(1))     # 20 states of 3 numbers
+paid = torch.rand(20, 2, generator=torch.Generator().manual_seed(2))       # what 2 actions paid there
+belief = fit_ensemble(states, paid, num_models=4, num_epochs=1, progress=False, validation_fraction=0)
+policy = CautiousPolicy(models, "1-of-20")
+"""
+"""The names that the rows use, as the page shows them."""
+
+INVALID, MISSING, BAD = "InvalidInputError", "MissingFileError", "BadFileError"
+
+
+class Call(NamedTuple):
+    """A call from Python, and how it ends."""
+
+    name: str
+    """The public name that the row is about."""
+    code: str
+    """Run after `SETUP`, in an empty folder that holds `FILES`."""
+    error: str
+    says: str
+    """Part of the message."""
+
+
+class Command(NamedTuple):
+    """A command, run in the same folder, its exit status, and part of what it says."""
+
+    verb: str
+    arguments: str
+    status: int
+    says: str
+
+
+FILES = {
+    "broken.safetensors": "a safetensors file cut off after 10 bytes",
+    "flat.npy": "an array of shape [6]",
+    "rewards.npy": "rewards of 30 models, [30, 2, 2]",
+    "mdp.safetensors": "a world of 3 states: not that of the rewards",
+    "text/": "a folder with a `manifest.json`, an `ensemble.json` and a `policy.json` that are no JSON",
+    "empty/": "an empty folder",
+}
+"""Files in the folder where rows are run."""
+
+CALLS = [
+    Call("KofN", "KofN(3, 2)", INVALID, "k=3 exceeds n=2"),
+    Call("KofN", "KofN(0, 2)", INVALID, "it must be at least 1"),
+    Call("KofN", "KofN(1.5, 2)", INVALID, "must be a whole number"),
+    Call("KofN", "KofN(True, 2)", INVALID, "must be a whole number"),
+    Call("KofN", 'KofN.parse("1 of 20")', INVALID, "write it as 'k-of-n', for example '1-of-20'"),
+    Call("KofN", "KofN.parse(None)", INVALID, "is not a level"),
+    Call("KofN", "KofN(1, 20).rank_weights(10)", INVALID, "n=20 exceeds the 10 models there are"),
+    Call("KofN", "KofN(1, 2).value([1.0, nan])", INVALID, "every entry must be a finite number"),
+    Call("KofN", "KofN(1, 2).value([])", INVALID, "is empty; it needs one at least"),
+    Call(
+        "TabularMDP",
+        "TabularMDP([[stay, [0.5, 0.4]], [move, stay]], stay, 0.9)",
+        INVALID,
+        "state 0, action 1 sums to 0.9",
+    ),
+    Call("TabularMDP", "TabularMDP([[[-1.0, 2.0]], [stay]], stay, 0.9)", INVALID, "P(s'=0 | s=0, a=0) is -1"),
+    Call("TabularMDP", "TabularMDP([[[nan, 1.0]], [stay]], stay, 0.9)", INVALID, "must be finite and 0 or more"),
+    Call("TabularMDP", "TabularMDP(np.ones((2, 2)), stay, 0.9)", INVALID, "expected shape [S, A, S]"),
+    Call("TabularMDP", "TabularMDP(np.ones((0, 1, 0)), [], 0.9)", INVALID, "is empty; it needs one at least"),
+    Call("TabularMDP", 'TabularMDP([["a"]], stay, 0.9)', INVALID, "cannot be read as an array of real numbers"),
+    Call(
+        "TabularMDP",
+        "TabularMDP(np.eye(2)[:, None] + 0j, stay, 0.9)",
+        INVALID,
+        "cannot be read as an array of real numbers",
+    ),
+    Call("TabularMDP", "TabularMDP([[stay], [move]], [0.5, 0.6], 0.9)", INVALID, "sums to 1.1; each must sum to 1"),
+    Call("TabularMDP", "TabularMDP([[stay], [move]], [1.0], 0.9)", INVALID, "expected shape [S] with S=2"),
+    Call("TabularMDP", "TabularMDP([[stay], [move]], stay, 1.0)", INVALID, "must lie in [0, 1)"),
+    Call("TabularMDP", "TabularMDP([[stay], [move]], stay, nan)", INVALID, "must lie in [0, 1)"),
+    Call("TabularMDP", 'TabularMDP([[stay], [move]], stay, "0.9")', INVALID, "must lie in [0, 1)"),
+    Call("TabularMDP", "TabularMDP.from_gymnasium(None)", INVALID, "states and actions must be discrete"),
+    Call("TabularMDP", 'TabularMDP.from_gymnasium(gymnasium.make("CartPole-v1"))', INVALID, "must be discrete"),
+    Call("TabularMDP", "world.occupancy([[0.5, 0.5]])", INVALID, "expected shape [..., S, A] with S=2 with A=2"),
+    Call("TabularMDP", "world.occupancy([[0.5, 0.6], stay])", INVALID, "each must sum to 1"),
+    Call(
+        "TabularMDP",
+        "world.expected_return([stay, stay], [[1.0, nan], [0.0, 0.0]])",
+        INVALID,
+        "must be a finite number",
+    ),
+    Call("solve_bandit", 'solve_bandit(models[0], "1-of-20")', INVALID, "expected shape [M, S, A]"),
+    Call("solve_bandit", 'solve_bandit(models * nan, "1-of-20")', INVALID, "every entry must be a finite number"),
+    Call(
+        "solve_bandit",
+        'solve_bandit("models", "1-of-20")',
+        INVALID,
+        "rewards: cannot be read as an array of real numbers",
+    ),
+    Call("solve_bandit", 'solve_bandit(models, "1-of-50")', INVALID, "n=50 exceeds the 30 models there are"),
+    Call("solve_bandit", "solve_bandit(models, [])", INVALID, "names no level; pass one, such as '1-of-20'"),
+    Call(
+        "solve_bandit",
+        'solve_bandit(models, "1-of-20", regime="every-state")',
+        INVALID,
+        "choose one of 'all-states', 'single-state'",
+    ),
+    Call("solve_bandit", 'solve_bandit(models, "1-of-20", sampling="some")', INVALID, "choose one of 'queue', 'exact'"),
+    Call("solve_bandit", 'solve_bandit(models, "1-of-20", update="sgd")', INVALID, "choose one of 'regret-matching'"),
+    Call("solve_bandit", 'solve_bandit(models, "1-of-20", num_iterations=0)', INVALID, "it must be at least 1"),
+    Call("solve_bandit", 'solve_bandit(models, "1-of-20", num_runs=0)', INVALID, "it must be at least 1"),
+    Call("solve_bandit", 'solve_bandit(models, "1-of-20", seed=-1)', INVALID, "must be a whole number, zero or larger"),
+    Call("solve_bandit", 'solve_bandit(models, "1-of-20", state_dist=[0.5, 0.6])', INVALID, "each must sum to 1"),
+    Call("solve_bandit", 'solve_bandit(models, "1-of-20", state_dist=[1.0])', INVALID, "expected shape [S] with S=2"),
+    Call("solve_bandit", 'solve_bandit(models, "1-of-20", device="abacus")', INVALID, "cannot be used here"),
+    Call("solve_mdp", 'solve_mdp("world", models, "1-of-20")', INVALID, "pass a cautious.TabularMDP"),
+    Call("solve_mdp", 'solve_mdp(driving_world(), models, "1-of-20")', INVALID, "(its .mdp is one)"),
+    Call(
+        "solve_mdp",
+        'solve_mdp(world, models[:, :1], "1-of-20")',
+        INVALID,
+        "with S=2 A=2 as the MDP has, got [30, 1, 2]",
+    ),
+    Call("solve_mdp", 'solve_mdp(world, models, "20")', INVALID, "is not a level"),
+    Call("solve_mdp", 'solve_mdp(world, models, "1-of-20", num_iterations=1.5)', INVALID, "must be a whole number"),
+    Call("solve_mdp", 'solve_mdp(world, models, "1-of-20").certificate([[0.5, 0.5]])', INVALID, "expected shape"),
+    Call("solve_exact", 'solve_exact(world, models[:, :1], "1-of-20")', INVALID, "with S=2 A=2 as the MDP has"),
+    Call("solve_exact", 'solve_exact([0.5, 0.6], models, "1-of-20")', INVALID, "each must sum to 1"),
+    Call(
+        "solve_exact", 'solve_exact("world", models, "1-of-20")', INVALID, "cannot be read as an array of real numbers"
+    ),
+    Call("solve_exact", 'solve_exact(world, models, "31-of-31")', INVALID, "n=31 exceeds the 30 models there are"),
+    Call(
+        "solve_exact",
+        'solve_exact([1.0], torch.rand(3000, 1, 2), "1-of-20")',
+        INVALID,
+        "make too large a linear program",
+    ),
+    Call("optimal_policy", "optimal_policy(None, models[0])", INVALID, "pass a cautious.TabularMDP"),
+    Call(
+        "optimal_policy", "optimal_policy(world, [[1.0, 2.0]])", INVALID, "expected shape [..., S, A] with S=2 with A=2"
+    ),
+    Call(
+        "optimal_policy",
+        "optimal_policy(world, [[1.0, nan], [0.0, 0.0]])",
+        INVALID,
+        "every entry must be a finite number",
+    ),
+    Call(
+        "driving_world",
+        "driving_world(appearance_probability=1.5)",
+        INVALID,
+        "must lie in (0, 1]: at 0 no obstacle would ever appear",
+    ),
+    Call(
+        "driving_world",
+        "driving_world(appearance_probability=nan)",
+        INVALID,
+        "must lie in (0, 1]: at 0 no obstacle would ever appear",
+    ),
+    Call(
+        "driving_world",
+        'driving_world(appearance_probability="often")',
+        INVALID,
+        "must lie in (0, 1]: at 0 no obstacle would ever appear",
+    ),
+    Call("fit_ensemble", "fit_ensemble(states[0], paid)", INVALID, "expected one row a state"),
+    Call("fit_ensemble", "fit_ensemble(states * nan, paid)", INVALID, "every entry must be a finite number"),
+    Call("fit_ensemble", "fit_ensemble(states, paid[:5])", INVALID, "expected shape [S, A] with S=20"),
+    Call("fit_ensemble", "fit_ensemble(states, paid / 0)", INVALID, "use NaN for what was not tried"),
+    Call(
+        "fit_ensemble",
+        "fit_ensemble(states, paid * torch.tensor([1.0, nan]))",
+        INVALID,
+        "actions [1] have no reward in any state",
+    ),
+    Call(
+        "fit_ensemble", 'fit_ensemble(states, paid, network="transformer")', INVALID, "choose 'auto', 'image', 'vector'"
+    ),
+    Call(
+        "fit_ensemble",
+        'fit_ensemble(states, paid, network="image")',
+        INVALID,
+        "images: expected shape [S, 28, 28], got [20, 3]",
+    ),
+    Call(
+        "fit_ensemble",
+        "fit_ensemble(states, paid, network=lambda: 3)",
+        INVALID,
+        "expected a function that returns a torch module",
+    ),
+    Call(
+        "fit_ensemble",
+        "fit_ensemble(states, paid, network=lambda: torch.nn.Linear(7, 2))",
+        INVALID,
+        "does not take inputs of shape",
+    ),
+    Call(
+        "fit_ensemble",
+        "fit_ensemble(states, paid, network=lambda: torch.nn.Linear(3, 9))",
+        INVALID,
+        "with S=18 with A=9",
+    ),
+    Call(
+        "fit_ensemble", "fit_ensemble(states, paid, network=lambda: torch.nn.BatchNorm1d(3))", INVALID, "keeps buffers"
+    ),
+    Call("fit_ensemble", "fit_ensemble(states, paid, network=torch.nn.Identity)", INVALID, "has no parameters"),
+    Call("fit_ensemble", "fit_ensemble(states, paid, num_models=0)", INVALID, "num_models=0 is too small"),
+    Call("fit_ensemble", "fit_ensemble(states, paid, num_epochs=-1)", INVALID, "num_epochs=-1 is too small"),
+    Call("fit_ensemble", "fit_ensemble(states, paid, batch_size=0)", INVALID, "batch_size=0 is too small"),
+    Call(
+        "fit_ensemble",
+        "fit_ensemble(states, paid, learning_rate=0)",
+        INVALID,
+        "learning_rate=0 must be a positive number",
+    ),
+    Call(
+        "fit_ensemble",
+        "fit_ensemble(states, paid, weight_decay=-1)",
+        INVALID,
+        "weight_decay=-1 must be zero or a positive number",
+    ),
+    Call("fit_ensemble", "fit_ensemble(states, paid, loss_weights=[1.0])", INVALID, "expected shape [A] with A=2"),
+    Call("fit_ensemble", "fit_ensemble(states, paid, validation_fraction=1)", INVALID, "must be in [0, 1)"),
+    Call("fit_ensemble", "fit_ensemble(states, paid, seed=0.5)", INVALID, "must be a whole number, zero or larger"),
+    Call("fit_ensemble", 'fit_ensemble(states, paid, device="abacus")', INVALID, "cannot be used here"),
+    Call("RewardEnsemble", "belief.rewards(states[:, :2])", INVALID, "expected shape [S, 3], got [20, 2]"),
+    Call("RewardEnsemble", "belief.rewards(states * nan)", INVALID, "every entry must be a finite number"),
+    Call("RewardEnsemble", "belief.rewards(states[:0])", INVALID, "expected one row a state"),
+    Call("RewardEnsemble", "belief.rewards_for([0])", INVALID, "call it on `ensemble.on(states)`"),
+    Call("RewardEnsemble", 'RewardEnsemble.load("nowhere")', MISSING, "nowhere/ensemble.json: there is no such file"),
+    Call("RewardEnsemble", 'RewardEnsemble.load("text")', BAD, "text/ensemble.json: not a whole JSON file"),
+    Call(
+        "RewardEnsemble",
+        'RewardEnsemble.load("ask-for-help").rewards(np.zeros((2, 5, 5)))',
+        INVALID,
+        "expected shape [S, 28, 28], got [2, 5, 5]",
+    ),
+    Call("CautiousPolicy", "CautiousPolicy(models[0])", INVALID, "expected shape [M, S, A]"),
+    Call("CautiousPolicy", "CautiousPolicy(models * nan)", INVALID, "every entry must be a finite number"),
+    Call("CautiousPolicy", 'CautiousPolicy(models, "1-of-50")', INVALID, "n=50 exceeds the 30 models there are"),
+    Call("CautiousPolicy", 'CautiousPolicy(models, "cautious")', INVALID, "is not a level"),
+    Call("CautiousPolicy", 'CautiousPolicy(models, sampling="some")', INVALID, "choose one of 'queue', 'exact'"),
+    Call("CautiousPolicy", "CautiousPolicy(models, num_iterations=0)", INVALID, "it must be at least 1"),
+    Call("CautiousPolicy", "CautiousPolicy(models, seed=-1)", INVALID, "must be a whole number, zero or larger"),
+    Call(
+        "CautiousPolicy",
+        'CautiousPolicy(belief, "1-of-2", mdp=world)',
+        INVALID,
+        "with an MDP it must be an array [M, S, A]",
+    ),
+    Call("CautiousPolicy", "CautiousPolicy(models[:, :1], mdp=world)", INVALID, "as the MDP has"),
+    Call("CautiousPolicy", "policy.decide([2])", INVALID, "there are 2, counted from 0"),
+    Call("CautiousPolicy", "policy.decide([0.5])", INVALID, "expected whole numbers [B]"),
+    Call("CautiousPolicy", "policy.decide([])", INVALID, "expected whole numbers [B]"),
+    Call("CautiousPolicy", 'CautiousPolicy(belief, "1-of-2").decide([[1.0]])', INVALID, "expected shape [S, 3]"),
+    Call("CautiousPolicy", "policy.predict(7)", INVALID, "there are 2, counted from 0"),
+    Call("CautiousPolicy", 'CautiousPolicy.load("nowhere")', MISSING, "nowhere/policy.json: there is no such file"),
+    Call("CautiousPolicy", 'CautiousPolicy.load("text")', BAD, "text/policy.json: not a whole JSON file"),
+    Call("calibrate", "calibrate(policy, [0, 1], at_most=0)", INVALID, "must be between 0 and 1, both excluded"),
+    Call("calibrate", "calibrate(policy, [0, 1], at_most=nan)", INVALID, "must be between 0 and 1, both excluded"),
+    Call("calibrate", "calibrate(policy, [0, 1], confidence=1)", INVALID, "must be between 0 and 1, both excluded"),
+    Call("calibrate", "calibrate(policy, [])", INVALID, "expected whole numbers [B]"),
+    Call("calibrate", "calibrate(policy, [5])", INVALID, "there are 2, counted from 0"),
+    Call("load_images", 'load_images("birds")', INVALID, "choose one of 'digits', 'fashion', 'letters'"),
+    Call("load_images", 'load_images("digits", "validation")', INVALID, "only 'train' and 'test' are used"),
+    Call("load_images", 'load_images("digits", data="nowhere")', MISSING, "there is no such folder"),
+    Call("load_images", 'load_images("digits", data="empty")', MISSING, "holds no image set that is known here"),
+    Call("load_images", 'load_images("letters")', MISSING, "Run 'cautious data fetch letters' once"),
+]
+
+COMMANDS = [
+    Command("demo", "--seed -1", 2, "must be a whole number, zero or larger"),
+    Command("demo", "--seed soon", 2, "Error parsing --seed"),
+    Command("demo", "--courier --seed -1", 2, "must be a whole number, zero or larger"),
+    Command("data", "fetch birds", 2, "invalid choice 'birds'"),
+    Command("data", "--data nowhere", 2, "there is no such folder"),
+    Command("data", "--data empty", 2, "holds no image set that is known here"),
+    Command("data", "fetch --data empty", 2, "is chosen by --out"),
+    Command("data", "--out empty", 2, "goes with 'fetch'"),
+    Command("solve", "", 2, "Missing from cautious solve: --rewards"),
+    Command("solve", "--rewards nowhere.npy", 2, "nowhere.npy: there is no such file"),
+    Command("solve", "--rewards broken.safetensors", 2, "broken.safetensors"),
+    Command("solve", "--rewards flat.npy", 2, "expected shape [M, S, A]"),
+    Command("solve", "--rewards rewards.npy --level 1-of-50", 2, "n=50 exceeds the 30 models there are"),
+    Command("solve", "--rewards rewards.npy --level hot", 2, "write it as 'k-of-n'"),
+    Command("solve", "--rewards rewards.npy --iterations 0", 2, "it must be at least 1"),
+    Command("solve", "--rewards rewards.npy --mdp broken.safetensors", 2, "broken.safetensors"),
+    Command("solve", "--rewards rewards.npy --mdp mdp.safetensors", 2, "as the MDP has"),
+    Command(
+        "solve", "--rewards rewards.npy --mdp mdp.safetensors --regime single-state", 2, "Leave one of the two out"
+    ),
+    Command("solve", "--rewards rewards.npy --sampling some", 2, "invalid choice 'some'"),
+    Command("reproduce", "", 2, "Missing from cautious reproduce"),
+    Command("reproduce", "chess", 2, "invalid choice 'chess'"),
+    Command("reproduce", "driving --scale huge", 2, "invalid choice 'huge'"),
+    Command("reproduce", "driving --scale smoke --data empty", 2, "driving has no image data"),
+    Command("reproduce", "driving --scale smoke --device abacus", 2, "cannot be used here"),
+    Command("reproduce", "driving --scale smoke --seed -1", 2, "must be a whole number, zero or larger"),
+    Command("reproduce", "ask-for-help --scale smoke --data nowhere", 2, "there is no such folder"),
+    Command("reproduce", "driving --scale smoke --out text", 2, "text/manifest.json: not a whole JSON file"),
+    Command("report", "", 2, "Missing from cautious report"),
+    Command("report", "nowhere", 2, "nowhere/manifest.json: there is no such file"),
+    Command("report", "empty", 2, "empty/manifest.json: there is no such file"),
+    Command("report", "text", 2, "text/manifest.json: not a whole JSON file"),
+    Command("watch", "chess", 2, "invalid choice 'chess'"),
+    Command("watch", "driving --steps 0", 2, "must be positive"),
+    Command("watch", "driving --fps 0", 2, "must be positive"),
+    Command("watch", "driving --gif drive.mp4", 2, "must end in .gif"),
+    Command("watch", "driving --level hot", 2, "write it as 'k-of-n'"),
+    Command("watch", "driving --belief empty", 2, "empty: holds no trained belief"),
+    Command("watch", "driving --belief nowhere", 2, "nowhere: holds no trained belief"),
+]

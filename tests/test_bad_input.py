@@ -1,0 +1,109 @@
+"""Every row of docs/bad-input.md is run here; the page is what `tools/write_bad_input.py` makes of the same rows."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import shutil
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import cautious
+import cautious.errors
+from bad_input_cases import CALLS, COMMANDS, FILES, SETUP, Call, Command
+from cautious.cli.main import main
+
+ROOT = Path(__file__).parents[1]
+PUBLIC = set(cautious.__all__) - {
+    "__version__",
+    "Solution",
+    "Certificate",
+    "DrivingWorld",
+    "CautiousError",
+    "InvalidInputError",
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files that the page lists."""
+    folder = tmp_path_factory.mktemp("bad input")
+    np.save(folder / "flat.npy", np.zeros(6))
+    np.save(folder / "rewards.npy", np.random.default_rng(0).random((30, 2, 2)))
+    save_file({"rewards": torch.zeros(2, 2, 2)}, folder / "whole.safetensors")
+    (folder / "broken.safetensors").write_bytes((folder / "whole.safetensors").read_bytes()[:10])
+    (folder / "whole.safetensors").unlink()
+    world = {"transitions": torch.eye(3).repeat(2, 1), "initial_state_dist": torch.ones(3) / 3}
+    save_file({**world, "discount": torch.tensor([0.9])}, folder / "mdp.safetensors")
+    for name in ("text", "empty"):
+        (folder / name).mkdir()
+    for name in ("manifest", "ensemble", "policy"):
+        (folder / "text" / f"{name}.json").write_text("no JSON")
+    assert {path.name + "/" * path.is_dir() for path in folder.iterdir()} == set(FILES)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def here(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fresh copy of them as the working folder, and no data but the package's."""
+    place = shutil.copytree(files, tmp_path / "here")
+    monkeypatch.chdir(place)
+    monkeypatch.delenv("CAUTIOUS_DATA", raising=False)
+    monkeypatch.setenv("CAUTIOUS_CACHE", str(tmp_path / "cache"))
+    return place
+
+
+@cache
+def setup() -> dict[str, Any]:
+    """The names that rows use."""
+    names: dict[str, Any] = {}
+    exec(SETUP, names)
+    return names
+
+
+def listing(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*"))
+
+
+@pytest.mark.parametrize("case", CALLS, ids=lambda case: case.code)
+def test_a_call_from_python(case: Call, here: Path):
+    before = listing(here)
+    with pytest.raises(getattr(cautious.errors, case.error), match=re.escape(case.says)) as caught:
+        eval(case.code, dict(setup()))
+    assert type(caught.value).__name__ == case.error
+    assert listing(here) == before  # nothing is left behind
+
+
+@pytest.mark.parametrize("case", COMMANDS, ids=lambda case: f"{case.verb} {case.arguments}".strip())
+def test_a_command(case: Command, here: Path, capsys: pytest.CaptureFixture[str]):
+    before = listing(here)
+    with pytest.raises(SystemExit) as caught:
+        main([case.verb, *shlex.split(case.arguments)])
+    captured = capsys.readouterr()
+    assert caught.value.code == case.status
+    said = " ".join(re.sub(r"[│╭╮╰╯─]", " ", captured.err).split())
+    assert case.says in said
+    assert "Traceback" not in captured.err + captured.out
+    assert listing(here) == before
+
+
+def test_every_public_name_and_verb_has_rows():
+    assert {case.name for case in CALLS} == PUBLIC | {"load_images"}
+    assert {case.verb for case in COMMANDS} == {"demo", "data", "solve", "reproduce", "report", "watch"}
+
+
+def test_the_page_shows_these_rows():
+    spec = importlib.util.spec_from_file_location("write_bad_input", ROOT / "tools" / "write_bad_input.py")
+    assert spec is not None
+    assert spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    written = (ROOT / "docs" / "bad-input.md").read_text(encoding="utf-8")
+    assert written == tool.page(), "run: python tools/write_bad_input.py"
