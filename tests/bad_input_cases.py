@@ -16,10 +16,10 @@ from cautious.worlds.data import load_images
 
 nan = float("nan")
 stay, move = [1.0, 0.0], [0.0, 1.0]
-world = TabularMDP([[stay, move], [move, stay]], [1.0, 0.0], 0.9)       # 2 states, 2 actions
+world = TabularMDP([[stay, move], [move, stay]], [1.0, 0.0], 0.9)  # 2 states, 2 actions
 models = torch.rand(30, 2, 2, generator=torch.Generator().manual_seed(0))  # 30 models of it, [M, S, A]
-states = torch.rand(20, 3, generator=torch.Generator().manual_seed(1))     # 20 states of 3 numbers
-paid = torch.rand(20, 2, generator=torch.Generator().manual_seed(2))       # what 2 actions paid there
+states = torch.rand(20, 3, generator=torch.Generator().manual_seed(1))  # 20 states of 3 numbers
+paid = torch.rand(20, 2, generator=torch.Generator().manual_seed(2))  # what 2 actions paid there
 belief = fit_ensemble(states, paid, num_models=4, num_epochs=1, progress=False, validation_fraction=0)
 policy = CautiousPolicy(models, "1-of-20")
 """
