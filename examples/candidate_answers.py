@@ -114,6 +114,7 @@ def print_table(outcomes: Sequence[Outcome]) -> None:
 def draw(outcomes: Sequence[Outcome], path: Path) -> None:
     """True quality against the number of candidates."""
     figure, panels = grid(1, 2, width=4.5)
+    panels[0, 1].sharey(panels[0, 0])
     for panel, generator in zip(panels[0], ("familiar", "novel"), strict=True):
         own = [outcome for outcome in outcomes if outcome.generator == generator]
         for number, name in enumerate(CHOICES):
@@ -122,7 +123,6 @@ def draw(outcomes: Sequence[Outcome], path: Path) -> None:
         panel.set(xscale="log", xlabel="candidates n", title=f"{generator} candidates")
     panels[0, 0].set_ylabel("true quality of the choice")
     panels[0, 0].legend()
-    panels[0, 1].sharey(panels[0, 0])
     save_figure(figure, path)
 
 

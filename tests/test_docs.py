@@ -1,0 +1,64 @@
+"""The documentation: its examples run, its names exist, its pages are all in the site."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+RUN = ["README.md", *(f"docs/{path.name}" for path in PAGES if ">>>" in path.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_examples_run(page: str):
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    found = doctest.testfile(str(ROOT / page), module_relative=False, optionflags=flags)
+    assert found.attempted > 0
+    assert found.failed == 0
+
+
+def looked_up(name: str) -> Any:
+    """The module, function, class or method of this dotted name below `cautious`."""
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(["cautious", *parts[:cut]]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[cut:]:
+            found = getattr(found, part)
+        return found
+    raise AssertionError(f"cautious.{name} is not there")
+
+
+def test_the_paper_map_names_what_there_is():
+    text = (ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8")
+    names = re.findall(r"`((?:[a-z_]+\.)+\w+)`", text)
+    assert len(names) > 50
+    for name in names:
+        assert looked_up(name) is not None, name
+
+
+def test_every_page_is_in_the_site():
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert all(f": {path.name}" in nav for path in PAGES)
+
+
+def test_the_api_page_has_every_public_name():
+    import cautious
+
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    for name in set(cautious.__all__) - {"__version__", "CautiousError", "InvalidInputError"}:
+        assert re.search(rf"^::: cautious\..*\.{name}$", text, re.MULTILINE), name
+
+
+def test_links_between_files_lead_somewhere():
+    for path in [*PAGES, ROOT / "README.md", ROOT / "examples" / "README.md"]:
+        for target in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8")):
+            assert target.startswith("http") or (path.parent / target).exists(), f"{path.name}: {target}"
