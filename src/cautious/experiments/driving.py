@@ -106,12 +106,13 @@ def run_driving(
         progress: Told how each stage goes.
     """
     store = Store.create(folder, "driving", experiment.as_settings())
-    for probability in experiment.probabilities:
-        stage = stage_name(probability)
-        if not store.has(stage):
-            ensemble = belief(experiment, store, probability, device, progress)
-            numbers, arrays = _solve_stage(experiment, ensemble, probability, progress)
-            store.save(stage, numbers, arrays)
+    with store.alone():
+        for probability in experiment.probabilities:
+            stage = stage_name(probability)
+            if not store.has(stage):
+                ensemble = belief(experiment, store, probability, device, progress)
+                numbers, arrays = _solve_stage(experiment, ensemble, probability, progress)
+                store.save(stage, numbers, arrays)
     return store
 
 

@@ -87,14 +87,15 @@ def run_images(
     chosen = _chosen(experiment, only)
     images = load_data(experiment, data)
     store = Store.create(folder, experiment.task, {**experiment.as_settings(), "data": images.described()})
-    for variant in chosen:
-        missing = [stage for stage in stages_of(experiment, variant, images) if not store.has(stage.name)]
-        if not missing:
-            continue
-        ensemble = belief(experiment, variant, store, images, device, progress).to(device)
-        for stage in missing:
-            numbers, arrays = _run_stage(experiment, stage, ensemble, images.tests[stage.images], progress)
-            store.save(stage.name, numbers, arrays)
+    with store.alone():
+        for variant in chosen:
+            missing = [stage for stage in stages_of(experiment, variant, images) if not store.has(stage.name)]
+            if not missing:
+                continue
+            ensemble = belief(experiment, variant, store, images, device, progress).to(device)
+            for stage in missing:
+                numbers, arrays = _run_stage(experiment, stage, ensemble, images.tests[stage.images], progress)
+                store.save(stage.name, numbers, arrays)
     return store
 
 

@@ -14,16 +14,18 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 from torch import Tensor
 
 import cautious.errors
 from cautious.beliefs.files import load_json, load_tensors, save_json, save_tensors
-from cautious.errors import BadFileError
+from cautious.errors import BadFileError, FolderInUseError
 
 FORMAT = 1
 PACKAGES = ("cautious", "torch", "numpy", "scipy")
@@ -59,6 +61,24 @@ class Store:
         if manifest["format"] != FORMAT:
             raise BadFileError(f"{path}: written in format {manifest['format']!r}; this version reads format {FORMAT}.")
         return cls(Path(folder), manifest)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep the folder to this process while it writes; refuse it if another one is at work there.
+
+        The lock belongs to the operating system, so a process that dies, however it dies, leaves none behind.
+        """
+        lock = FileLock(self.folder / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise FolderInUseError(
+                f"{self.folder}: another process is working in this folder; wait for it, stop it, or choose another folder."
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
 
     def has(self, stage: str) -> bool:
         """Whether a stage is finished."""
