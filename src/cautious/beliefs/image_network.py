@@ -33,7 +33,7 @@ from cautious.types import as_float_tensor, check_finite
 
 @dataclass(frozen=True)
 class ImageNetwork:
-    """The architecture: how many actions, and whether a help bit joins the 256 features (claims no. 9)."""
+    """The architecture: how many actions, and whether a help bit joins the 256 features (deviation D12)."""
 
     num_actions: int
     help_bit: bool = False

@@ -103,14 +103,28 @@ class Store:
 
 
 def _refuse_if_different(store: Store, experiment: str, settings: Mapping[str, Any]) -> None:
-    found = {"experiment": store.manifest["experiment"], **store.manifest["settings"]}
-    wanted = {"experiment": experiment, **settings}
+    found = _flat({"experiment": store.manifest["experiment"], **store.manifest["settings"]})
+    wanted = _flat({"experiment": experiment, **settings})
     differing = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
     if differing:
         what = "; ".join(f"{name}: {found.get(name)!r} there, {wanted.get(name)!r} here" for name in differing)
         raise BadFileError(
             f"{store.folder}: holds another run ({what}). Choose another folder with --out, or delete it."
         )
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by path, such as training.seed."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return found
+
+
+def hardware_name(device: torch.device | str) -> str:
+    """What does the work on a device, in words."""
+    place = torch.device(device)
+    return torch.cuda.get_device_name(place) if place.type == "cuda" else f"{_cpu_name()}, {os.cpu_count()} cores"
 
 
 def as_lists(measured: Mapping[str, Tensor]) -> dict[str, Any]:
