@@ -17,11 +17,10 @@ from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.image_network import ImageNetwork
 from cautious.beliefs.images import ImageTraining
 from cautious.beliefs.training import TrainingSettings, train
-from cautious.solvers.bandit import solve_bandit
-from cautious.worlds.data import load_images
+from cautious.experiments.image_settings import image_experiment_at
+from cautious.experiments.image_studies import behaviour_of
+from cautious.worlds.data import ImageSet, load_images
 from cautious.worlds.images import ask_for_help_rewards
-
-LEVELS = ("1-of-20", "1-of-10", "5-of-10", "10-of-10")
 
 
 def plain_network() -> nn.Sequential:
@@ -81,23 +80,26 @@ def peak_gib() -> float:
 
 
 def bench_memory(num_models: int = 2000, num_images: int = 40_800) -> list[str]:
-    """Predict and solve at the paper's size on the CPU with synthetic weights: the most memory held, and the time."""
+    """Predict, solve and measure at the paper's size on the CPU with synthetic weights: the most memory held, and the time."""
     network = ImageNetwork(11)
     rng = np.random.default_rng(0)
     weights = torch.from_numpy(np.stack([network.init(rng).astype(np.float32) for _ in range(num_models)]))
     belief = RewardEnsemble(network, weights)
+    experiment = image_experiment_at("ask-for-help", "paper")
     lines = [
         f"{num_models} models x {num_images} images, four levels x ten runs, T = 100; {peak_gib():.2f} GiB to begin with"
     ]
-    for name, share in (("digits", 10_000), ("fashion", 10_000), ("letters", 20_800)):
+    for name, share in (("letters", 20_800), ("fashion", 10_000), ("digits", 10_000)):  # the largest first
         images = rng.integers(0, 256, (num_images * share // 40_800, 28, 28), dtype=np.uint8)
         started = time.perf_counter()
         rewards = belief.rewards(images)
         seconds = {"predicting": time.perf_counter() - started}
-        for regime in ("all-states", "single-state"):
-            started = time.perf_counter()
-            solve_bandit(rewards, LEVELS, regime=regime, num_runs=10, track_exact=False)
-            seconds[regime] = time.perf_counter() - started
+        labels = torch.from_numpy(rng.integers(0, 10, len(images)))
+        started = time.perf_counter()
+        behaviour_of(
+            experiment, rewards, ImageSet("fashion", "test", torch.from_numpy(images), labels, "synthetic"), None
+        )
+        seconds["solving and measuring"] = time.perf_counter() - started
         times = ", ".join(f"{what} {value:.0f} s" for what, value in seconds.items())
         lines.append(f"  {name:8} {len(images):6} images: {times}; at most {peak_gib():.2f} GiB so far")
         print(lines[-1], file=sys.stderr, flush=True)

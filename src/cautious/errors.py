@@ -19,3 +19,7 @@ class MissingFileError(CautiousError, FileNotFoundError):
 
 class SolverError(CautiousError, RuntimeError):
     """A numerical method that could not finish, with what it reported."""
+
+
+class FolderInUseError(CautiousError):
+    """Another process is writing to the same run."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -234,10 +234,10 @@ class CautiousPolicy:
 
     def _as_batch(self, observation: Any) -> tuple[bool, Any]:
         """Whether it is one state, and a batch of states in any case."""
-        if isinstance(observation, dict):  # Gymnasium's Dict: its parts in their order, as (images, help_available)
-            parts = [np.asarray(part) for part in observation.values()]
-            single = parts[-1].ndim == 0
-            return single, tuple(part[None] if single else part for part in parts)
+        if isinstance(observation, Mapping):  # Gymnasium's Dict, in whatever order its keys come
+            parts = {name: np.asarray(part) for name, part in observation.items()}
+            single = max(part.ndim for part in parts.values()) == len(getattr(self.belief, "state_shape", ()))
+            return single, {name: part[None] if single else part for name, part in parts.items()}
         array = observation if isinstance(observation, Tensor) else np.asarray(observation)
         shape = getattr(self.belief, "state_shape", None)
         single = array.ndim <= 1 if shape is None else array.ndim == len(shape)

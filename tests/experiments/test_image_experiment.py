@@ -10,11 +10,12 @@ import torch
 
 from cautious import RewardEnsemble, solve_bandit
 from cautious.beliefs.shards import TrainingSettings
-from cautious.errors import BadFileError, InvalidInputError
+from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 from cautious.evaluation.images import behaviour
 from cautious.experiments.image_settings import SCALES, ImageExperiment, Variant, image_experiment_at
 from cautious.experiments.images import load_data, run_images, stages_of, training_data
 from cautious.worlds.data import load_images
+from cautious.worlds.data.find import EMBEDDED
 from cautious.worlds.images import TASKS, ask_for_help_rewards
 
 FULL_DATA = os.environ.get("CAUTIOUS_DATA")
@@ -66,11 +67,8 @@ def test_every_preset_builds_and_has_models_enough(scale: str):
         most = max(level.n for level in experiment.parsed_levels)
         assert all(variant.training.num_models >= most for variant in experiment.variants)
         assert all(variant.training.seed == 3 for variant in experiment.variants)
-        names = [
-            stage.name
-            for variant in experiment.variants
-            for stage in stages_of(experiment, variant, load_data(experiment))
-        ]
+        images = load_data(replace(experiment, num_train=60, num_test=20))
+        names = [stage.name for variant in experiment.variants for stage in stages_of(experiment, variant, images)]
         assert len(set(names)) == len(names)
 
 
@@ -126,8 +124,10 @@ def test_the_store_holds_what_solving_by_hand_gives(tmp_path):
 
 
 def test_interrupted_anywhere_it_goes_on_and_ends_with_the_same_numbers(tmp_path):
-    whole = run_images(TINY, tmp_path / "whole")
-    calls = 0
+    trained = tuple(replace(one, training=replace(one.training, num_epochs=3)) for one in TINY.variants)
+    experiment = replace(TINY, variants=trained)
+    whole = run_images(experiment, tmp_path / "whole")
+    calls, stopped = 0, 0
 
     class Stop(Exception):
         pass
@@ -144,10 +144,12 @@ def test_interrupted_anywhere_it_goes_on_and_ends_with_the_same_numbers(tmp_path
     for number in (1, 7, 12, 30, 60, 90):
         calls = 0
         try:
-            run_images(TINY, tmp_path / "pieces", progress=stop_at(number))
+            run_images(experiment, tmp_path / "pieces", progress=stop_at(number))
         except Stop:
-            continue
-    pieces = run_images(TINY, tmp_path / "pieces")
+            stopped += 1
+    assert stopped >= 4  # in the middle of training, predicting and solving
+    pieces = run_images(experiment, tmp_path / "pieces")
+    assert pieces.numbers("belief-help-0.25")["resumed"] is True
     stages = sorted(path.stem for path in (tmp_path / "whole").glob("*.json") if path.stem != "manifest")
     assert stages == sorted(path.stem for path in (tmp_path / "pieces").glob("*.json") if path.stem != "manifest")
     for stage in stages:
@@ -167,7 +169,7 @@ def test_other_settings_or_data_are_another_run(tmp_path):
     run_images(TINY, tmp_path, only=["help-0.5"])
     with pytest.raises(BadFileError, match="num_runs: 2 there, 3 here"):
         run_images(replace(TINY, num_runs=3), tmp_path)
-    with pytest.raises(BadFileError, match=r"data: .*60 images.*50 images"):
+    with pytest.raises(BadFileError, match=r"data.digits, train: .*60 images.*50 images"):
         run_images(replace(TINY, num_train=50), tmp_path)
 
 
@@ -183,3 +185,24 @@ def test_letters_take_part_where_they_are_at_hand(tmp_path):
     }
     store = run_images(replace(TINY, variants=TINY.variants[:1]), tmp_path, data=folder)
     assert store.arrays("help-0.25-letters")["single-state-by_label"].shape == (4, 26, 11)
+
+
+def test_networks_that_only_ever_ask_for_help_have_no_index():
+    from cautious.experiments.image_studies import behaviour_of
+
+    rewards = torch.zeros(20, 20, 11)
+    rewards[..., 10] = 1
+    numbers, _ = behaviour_of(TINY, rewards, load_data(TINY).tests["fashion"], None)
+    assert numbers["optim"]["index"] == {"mean": None, "half_width": None}
+    assert numbers["optim"]["help_share"]["mean"] == 1
+
+
+def test_the_papers_scale_is_not_run_on_the_embedded_cut(tmp_path):
+    with pytest.raises(MissingFileError, match="cautious data fetch"):
+        run_images(image_experiment_at("ask-for-help", "paper"), tmp_path)
+
+
+def test_the_same_data_from_elsewhere_is_the_same_run(tmp_path, monkeypatch):
+    run_images(TINY, tmp_path, only=["help-0.5"])
+    monkeypatch.setenv("CAUTIOUS_DATA", str(EMBEDDED))
+    assert run_images(TINY, tmp_path, only=["help-0.5"]).has("help-0.5-fashion")

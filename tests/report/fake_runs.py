@@ -15,7 +15,7 @@ from cautious.worlds.images import image_task
 LEVELS = ("1-of-20", "1-of-10", "5-of-10", "10-of-10")
 HELP = {"all": (0.29, 0.2, 0.1, 0.08), "single": (0.89, 0.8, 0.5, 0.08), "optim": 0.015}
 """Help on novel images as the paper has it."""
-INDEX = {"all": (3.0, 3.5, 4.2, 5.0), "single": (2.0, 2.7, 4.0, 5.0), "optim": 4.9}
+INDEX = {"all": (3.0, 3.5, 4.2, 5.0), "single": (2.0, 2.7, 4.0, 5.0), "optim": 5.1}
 REGIMES = {"all": Regime.ALL_STATES, "single": Regime.SINGLE_STATE}
 NUM_LABELS = {"digits": 10, "fashion": 10, "letters": 26}
 
@@ -157,7 +157,7 @@ def paper_digits(run, variant, bit):
 
 
 NONE = {"all": (0.0,) * 4, "single": (0.0,) * 4, "optim": 0.0}
-WITHOUT = {"all": (4.0, 4.2, 4.6, 5.0), "single": (3.5, 3.8, 4.4, 5.0), "optim": 4.9}
+WITHOUT = {"all": (4.0, 4.2, 4.6, 5.0), "single": (3.5, 3.8, 4.4, 5.0), "optim": 5.1}
 """Index where help is unavailable: falls less."""
 BY_VARIANT = {
     "ask-for-help": {

@@ -32,7 +32,7 @@ ROWS = {
         "AH8, the paper's numbers",
         "AH8, letters, the paper's numbers",
     ),
-    "non-obvious": ("NO1", "NO2", "NO3"),
+    "non-obvious": ("NO1", "NO2", "NO2, optim", "NO3", "NO3, optim"),
     "help-if-available": (
         *("HA1", "HA1, letters", "HA2", "HA2, letters", "HA3", "HA3, letters"),
         *("HA4", "HA5", "HA5, letters"),
@@ -110,8 +110,9 @@ BREAKS = {
         *("help", lambda x: changed(changed(x, "single", 0, 0.949), "single", 1, 0.94)),
     ),
     "NO1": ("non-obvious", "non-obvious", "digits", None, "correct", lambda x: changed(x, "all", 2, 0.9699)),
-    "NO2": ("non-obvious", "non-obvious", "fashion", None, "index", lambda x: INDEX | {"optim": 3.4}),
+    "NO2": ("non-obvious", "non-obvious", "fashion", None, "index", lambda x: changed(INDEX, "all", 1, 4.3)),
     "NO3": ("non-obvious", "non-obvious", "letters", None, "index", lambda x: changed(INDEX, "single", 1, 1.99)),
+    "NO2, optim": ("non-obvious", "non-obvious", "fashion", None, "index", lambda x: INDEX | {"optim": 4.9}),
     "HA1": ("help-if-available", "help-0.05", "fashion", True, "help", lambda x: x | {"optim": 0.07}),
     "HA2": ("help-if-available", "help-0.05", "fashion", False, "help", lambda x: changed(x, "all", 1, 0.0051)),
     "HA2, letters": (
@@ -159,7 +160,7 @@ def test_small_runs_are_judged_by_their_orderings_only(tmp_path):
 def test_without_letters_their_claims_are_not_run(tmp_path):
     for task in ROWS:
         found = verdicts(bearing_out(tmp_path / task, task, letters=False))
-        of_letters = {name for name in found if "letters" in name or name in ("AH4", "AH7", "NO3")}
+        of_letters = {name for name in found if "letters" in name or name in ("AH4", "AH7", "NO3", "NO3, optim")}
         of_letters |= {"AH4, the paper's numbers"} & set(found)
         assert {name for name, verdict in found.items() if verdict.word == "not run"} == of_letters
         assert all(found[name].numbers == "not run: no letters at hand" for name in of_letters)

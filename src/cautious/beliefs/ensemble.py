@@ -166,8 +166,8 @@ class RewardEnsemble:
 
 def shipped_folder(folder: Path | str) -> Path:
     """The folder of a belief that comes with the package, if it is named; else the folder itself."""
-    named = SHIPPED / str(folder)
-    return named if str(folder) in SHIPPED_NAMES and not Path(folder).exists() else Path(folder)
+    there = (Path(folder) / "ensemble.json").exists()
+    return SHIPPED / str(folder) if str(folder) in SHIPPED_NAMES and not there else Path(folder)
 
 
 def _blocks(num_models: int, num_images: int, device: str) -> Iterator[tuple[slice, slice]]:

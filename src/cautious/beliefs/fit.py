@@ -15,6 +15,7 @@ from cautious.beliefs.diagnosis import BeliefWarning, diagnose
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.image_network import SIDE, as_images
 from cautious.beliefs.images import ImageTraining
+from cautious.beliefs.loss import checked_rewards
 from cautious.beliefs.module_network import ModuleNetwork, ModuleTraining, VectorNetwork, as_inputs
 from cautious.beliefs.shards import TrainingSettings
 from cautious.beliefs.training import Progress, train
@@ -74,7 +75,7 @@ def fit_ensemble(
     torch.Size([4, 40, 2])
     """
     settings = TrainingSettings(num_models, num_epochs, batch_size, learning_rate, weight_decay, seed)
-    table = _as_reward_table(rewards)
+    table = checked_rewards(rewards)
     states = _as_states(inputs, network)
     check_shape(table, "S A", "rewards", S=len(states))
     familiar, held_out = _split(len(states), validation_fraction, seed)
@@ -89,20 +90,6 @@ def fit_ensemble(
         for sentence in found.diagnosis.concerns:
             warnings.warn(sentence, BeliefWarning, stacklevel=2)
     return found
-
-
-def _as_reward_table(rewards: ArrayLike) -> Tensor:
-    table = as_float_tensor(rewards, "rewards")
-    check_shape(table, "S A", "rewards")
-    if bool(table.isinf().any()):
-        raise InvalidInputError("rewards: some are infinite; use NaN for what was not tried.")
-    known = ~table.isnan()
-    if not bool(known.any(dim=0).all()):
-        never = [int(action) for action in (~known.any(dim=0)).nonzero().flatten()]
-        raise InvalidInputError(
-            f"rewards: actions {never} have no reward in any state, so nothing can be learned about them; leave them out."
-        )
-    return table
 
 
 def _as_states(inputs: ArrayLike, network: NetworkChoice) -> Tensor:

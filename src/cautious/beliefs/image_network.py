@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +33,7 @@ from cautious.types import as_float_tensor, check_finite
 
 @dataclass(frozen=True)
 class ImageNetwork:
-    """The architecture: how many actions, and whether a help bit joins the 256 features (claims no. 9)."""
+    """The architecture: how many actions, and whether a help bit joins the 256 features (deviation D12)."""
 
     num_actions: int
     help_bit: bool = False
@@ -91,8 +92,11 @@ class ImageNetwork:
         """What a caller passes as states, checked: images [S, 28, 28], and with a help bit whether it is available [S].
 
         Args:
-            states: Images; for a network with a help bit a pair of them and one truth value, or one an image.
+            states: Images; for a network with a help bit a pair of them and one truth value, or one an image; or the two by
+                name, as `cautious/HelpIfAvailable-v0` shows them: "image" and "help_available".
         """
+        if isinstance(states, Mapping) and {"image", "help_available"} <= states.keys():
+            states = (states["image"], states["help_available"])
         if not self.help_bit:
             return (as_images(states),)
         if not isinstance(states, (tuple, list)) or len(states) != 2:

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from cautious.beliefs.image_network import ImageNetwork, as_images
 from cautious.beliefs.kernels import triton_available
-from cautious.beliefs.loss import squared_error
+from cautious.beliefs.loss import checked_loss_weights, checked_rewards, squared_error
 from cautious.beliefs.shards import Batch, fingerprint_of
 from cautious.errors import InvalidInputError
-from cautious.types import as_float_tensor, check_finite, check_shape
+from cautious.types import check_shape
 
 if TYPE_CHECKING:
     from cautious.beliefs.kernels.step import FusedImageStep
@@ -51,16 +51,13 @@ class ImageTraining:
                 any name of `beliefs.kernels.tuning.Variant` that one.
         """
         self._images = as_images(images).to(device)
-        table = as_float_tensor(rewards, "rewards").float()
+        table = checked_rewards(rewards).float()
         if table.dim() not in (2, 3) or (table.dim() == 3 and len(table) != 2):
             raise InvalidInputError(f"rewards: expected shape [S, A] or [2, S, A], got {list(table.shape)}.")
         check_shape(table, "... S A", "rewards", S=len(self._images))
         self.network = ImageNetwork(table.shape[-1], help_bit=table.dim() == 3)
-        weights = torch.ones(table.shape[-1]) if loss_weights is None else as_float_tensor(loss_weights, "loss_weights")
-        check_shape(weights, "A", "loss_weights", A=table.shape[-1])
-        check_finite(weights, "loss_weights")
         self._rewards = table.reshape(-1, *table.shape[-2:]).to(device)
-        self._loss_weights = weights.float().to(device)
+        self._loss_weights = checked_loss_weights(loss_weights, table.shape[-1]).to(device)
         self.num_samples = len(self._images)
         self.num_parameters = self.network.num_parameters
         self.flips_coins = self.network.help_bit

@@ -2,8 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+
+from cautious.errors import InvalidInputError
+from cautious.types import as_float_tensor, check_finite, check_shape
+
+
+def checked_loss_weights(loss_weights: Any, num_actions: int) -> Tensor:
+    """Weight of each action in the loss, [A], float32: finite, none negative; all 1 if not given."""
+    weights = torch.ones(num_actions) if loss_weights is None else as_float_tensor(loss_weights, "loss_weights").float()
+    check_shape(weights, "A", "loss_weights", A=num_actions)
+    check_finite(weights, "loss_weights")
+    if bool((weights < 0).any()):
+        raise InvalidInputError("loss_weights: some are negative; a weight says how much an error counts, 0 or more.")
+    return weights
+
+
+def checked_rewards(rewards: Any) -> Tensor:
+    """Training rewards [..., S, A]: NaN where an action was not tried, finite elsewhere, every action tried somewhere."""
+    table = as_float_tensor(rewards, "rewards")
+    check_shape(table, "... S A", "rewards")
+    if bool(table.isinf().any()):
+        raise InvalidInputError("rewards: some are infinite; use NaN for what was not tried.")
+    tried = (~table.isnan()).flatten(0, -2).any(dim=0)
+    if not bool(tried.all()):
+        never = [int(action) for action in (~tried).nonzero().flatten()]
+        raise InvalidInputError(
+            f"rewards: actions {never} have no reward in any state, so nothing can be learned about them; leave them out."
+        )
+    return table
 
 
 def squared_error(predictions: Tensor, targets: Tensor, weights: Tensor, batch_size: int) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cautious.beliefs.loss import squared_error
+from cautious.beliefs.loss import checked_loss_weights, squared_error
 from cautious.beliefs.shards import Batch, fingerprint_of
 from cautious.errors import InvalidInputError
 from cautious.types import as_float_tensor, check_finite, check_shape
@@ -221,9 +221,7 @@ class ModuleTraining:
         self.network = network
         self.name = network.name
         check_shape(rewards, "S A", "rewards", S=len(inputs), A=network.num_actions)
-        weights = torch.ones(network.num_actions) if loss_weights is None else loss_weights.float()
-        check_shape(weights, "A", "loss_weights", A=network.num_actions)
-        check_finite(weights, "loss_weights")
+        weights = checked_loss_weights(loss_weights, network.num_actions)
         self._inputs, self._rewards, self._weights = (part.float().to(device) for part in (inputs, rewards, weights))
         self.num_samples, self.num_parameters = len(inputs), network.num_parameters
         self.fingerprint = fingerprint_of(self._inputs, self._rewards, self._weights)

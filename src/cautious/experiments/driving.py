@@ -15,7 +15,7 @@ from cautious.beliefs.training import TrainingSettings, train
 from cautious.errors import InvalidInputError
 from cautious.evaluation.driving import safety_statistics
 from cautious.experiments.progress import Progress, titled
-from cautious.experiments.store import Store, as_lists
+from cautious.experiments.store import Store, as_lists, hardware_name
 from cautious.ops.risk import KofN
 from cautious.solvers.mdp import solve_mdp
 from cautious.solvers.optimal import optimal_policy
@@ -106,12 +106,13 @@ def run_driving(
         progress: Told how each stage goes.
     """
     store = Store.create(folder, "driving", experiment.as_settings())
-    for probability in experiment.probabilities:
-        stage = stage_name(probability)
-        if not store.has(stage):
-            ensemble = belief(experiment, store, probability, device, progress)
-            numbers, arrays = _solve_stage(experiment, ensemble, probability, progress)
-            store.save(stage, numbers, arrays)
+    with store.alone():
+        for probability in experiment.probabilities:
+            stage = stage_name(probability)
+            if not store.has(stage):
+                ensemble = belief(experiment, store, probability, device, progress)
+                numbers, arrays = _solve_stage(experiment, ensemble, probability, progress)
+                store.save(stage, numbers, arrays)
     return store
 
 
@@ -130,8 +131,10 @@ def belief(
     """The trained ensemble for one p: loaded if it is there, trained (or trained on) if not. All p < 1 share one."""
     certain = probability == 1
     name = "belief-certain" if certain else "belief"
+    checkpoints = store.folder / f"{name}-checkpoints"
     if store.has(name):
         return DrivingEnsemble.load(store.folder / name)
+    resumed = checkpoints.exists()
     settings = replace(experiment.training, num_epochs=experiment.certain_epochs) if certain else experiment.training
     network = familiar_network(probability)
     started = time.perf_counter()
@@ -139,14 +142,19 @@ def belief(
         network,
         settings,
         device=device,
-        checkpoint_dir=store.folder / f"{name}-checkpoints",
+        checkpoint_dir=checkpoints,
         progress=titled(progress, "training, p = 1" if certain else "training"),
     )
     seconds = time.perf_counter() - started
     ensemble = DrivingEnsemble(trained.parameters, trained.losses, asdict(settings))
     ensemble.save(store.folder / name)
     losses = trained.losses.double()
-    numbers = {"seconds": seconds, "num_pairs": network.num_samples, "device": str(device)}
+    numbers = {
+        "seconds": seconds,
+        "resumed": resumed,
+        "num_pairs": network.num_samples,
+        "hardware": hardware_name(device),
+    }
     store.save(name, numbers | {"loss_median": float(losses.median()), "loss_largest": float(losses.max())})
     return ensemble
 
@@ -192,6 +200,7 @@ def _solve_stage(
         "reshuffles": queue.record["reshuffles"],
         "belief_spread": spread,
         "solve_seconds": {"queue": seconds, "members": len(experiment.levels) * experiment.num_runs},
+        "hardware": hardware_name("cpu"),
     }
     arrays = {f"{name}_policy": policy for name, policy in policies.items() if name != "optim"}
     for name, solution in (("queue", queue), ("exact", exact)):

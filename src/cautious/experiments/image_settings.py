@@ -99,8 +99,8 @@ def _paper(task: str) -> ImageExperiment:
 
 def _small(task: str) -> ImageExperiment:
     """The embedded 6,000 digits; small batches, so that few epochs make many steps; rather more models than longer training."""
-    main, other = _training(64, 9, 32), _training(32, 7, 32)
-    extent = ((0.1, _training(40, 80, 32)), (1.0, _training(40, 8, 32)), (0.01, _training(40, 400, 16)))
+    main, other = _training(64, 9, 32), _training(24, 5, 32)
+    extent = ((0.1, _training(32, 70, 32)), (1.0, _training(32, 7, 32)), (0.01, _training(32, 300, 16)))
     return ImageExperiment(
         task,
         _variants(task, main, other, extent),

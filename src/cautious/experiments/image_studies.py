@@ -23,7 +23,13 @@ Findings = tuple[dict[str, Any], dict[str, Tensor]]
 DIAL_N = 20
 NUM_SAMPLES = 8
 """Images shown of those on which the cautious policy departs most, and least, from the ordinary one."""
+NUM_CLASSES = {"digits": 10, "fashion": 10, "letters": 26}
 QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
+
+
+def _right_actions(images: ImageSet) -> Tensor | None:
+    """The right action on each image, [S]; only digits have one."""
+    return images.labels if images.name == "digits" else None
 
 
 def behaviour_of(experiment: ImageExperiment, rewards: Tensor, images: ImageSet, tell: Tell | None) -> Findings:
@@ -35,8 +41,8 @@ def behaviour_of(experiment: ImageExperiment, rewards: Tensor, images: ImageSet,
         images: The set, with its labels.
         tell: Told how far solving is.
     """
-    labels = images.labels if images.name == "digits" else None
-    num_labels = int(images.labels.max()) + 1
+    labels = _right_actions(images)
+    num_labels = NUM_CLASSES[images.name]
     help_action = experiment.image_task.help_action
     numbers: dict[str, Any] = {
         "levels": list(experiment.levels),
@@ -88,19 +94,22 @@ def _optim(
             each.setdefault(name, []).append(values.cpu())
         by_label.append(frequencies_by_label(greedy, images.labels, num_labels).sum(dim=0).cpu())
     found = {name: torch.cat(parts).double() for name, parts in each.items()}
-    spread = {
-        name: {
-            "mean": float(values.nanmean()),
-            "half_width": float(1.96 * values[~values.isnan()].std(correction=0) / len(values) ** 0.5),
-        }
-        for name, values in found.items()
-    }
+    spread = {name: _mean_and_interval(values) for name, values in found.items()}
     table = torch.stack(by_label).sum(dim=0) / len(rewards)
     counts = torch.bincount(images.labels, minlength=num_labels).to(table.dtype)
     overall = (table * counts[:, None]).sum(dim=0) / counts.sum()
     return spread, {"optim-by_label": table, "optim-actions": overall} | {
         f"optim-{name}": values for name, values in found.items()
     }
+
+
+def _mean_and_interval(values: Tensor) -> dict[str, float | None]:
+    """Mean of what could be measured, and half the width of its 95 % interval; None where nothing could."""
+    known = values[~values.isnan()]
+    if not len(known):
+        return {"mean": None, "half_width": None}
+    deviation = float(known.std(correction=0))
+    return {"mean": float(known.mean()), "half_width": 1.96 * deviation / len(known) ** 0.5}
 
 
 def _samples(
@@ -128,7 +137,7 @@ def _samples(
 def dial_study(experiment: ImageExperiment, rewards: Tensor, images: ImageSet, tell: Tell | None) -> Findings:
     """Every k of N = 20 in both regimes, by exact sampling, with the mean certified gap."""
     levels = [KofN(k, DIAL_N) for k in range(1, DIAL_N + 1)]
-    labels = images.labels if images.name == "digits" else None
+    labels = _right_actions(images)
     numbers: dict[str, Any] = {"levels": [str(level) for level in levels], "behaviour": {}, "gap": {}}
     bar = SharedBar(tell, 2)
     for regime in Regime:
@@ -154,7 +163,7 @@ def model_study(experiment: ImageExperiment, rewards: Tensor, images: ImageSet, 
     not only of shuffling them.
     """
     sizes = [size for size in experiment.curve_sizes if size <= len(rewards)]
-    labels = images.labels if images.name == "digits" else None
+    labels = _right_actions(images)
     found: dict[str, dict[str, Any]] = {str(regime): {} for regime in Regime}
     bar = SharedBar(tell, len(Regime) * len(Sampling) * len(sizes) * experiment.num_parts)
     for regime in Regime:
@@ -181,7 +190,7 @@ def _policies_of_parts(
             regime=regime,
             num_iterations=experiment.num_iterations,
             sampling=sampling,
-            seed=number,
+            seed=experiment.main.training.seed + number,
             track_exact=False,
             progress=bar.next_call(),
         )

@@ -22,11 +22,11 @@ from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.images import ImageTraining
 from cautious.beliefs.shards import fingerprint_of
 from cautious.beliefs.training import train
-from cautious.errors import InvalidInputError
+from cautious.errors import InvalidInputError, MissingFileError
 from cautious.experiments.image_settings import ImageExperiment, Variant
 from cautious.experiments.image_studies import behaviour_of, dial_study, model_study
 from cautious.experiments.progress import Progress, titled
-from cautious.experiments.store import Store
+from cautious.experiments.store import Store, hardware_name
 from cautious.worlds.data import ImageSet, has_images, load_images
 from cautious.worlds.images import class_balanced_subset, perturbed
 
@@ -41,19 +41,36 @@ class ImageData:
     tests: dict[str, ImageSet]
 
     def described(self) -> dict[str, str]:
-        """Origin, size and content of each set, for a manifest: other data is another run."""
+        """Size and content of each set, for a manifest: other data is another run, wherever the same data came from."""
         sets = {"digits, train": self.train, **{f"{name}, test": images for name, images in self.tests.items()}}
         return {
-            name: f"{len(images)} images, {fingerprint_of(images.images, images.labels)}, {images.origin}"
+            name: f"{len(images)} images, {fingerprint_of(images.images, images.labels)}"
             for name, images in sets.items()
         }
 
 
 def load_data(experiment: ImageExperiment, folder: Path | str | None = None) -> ImageData:
-    """The sets that are at hand, cut to what the experiment asks for; letters are left out where they are missing."""
-    train = _cut(load_images("digits", "train", folder), experiment.num_train)
+    """The sets that are at hand, cut to what the experiment asks for; letters are left out where they are missing.
+
+    An experiment that asks for everything (scale "paper") is refused the package's own small cuts.
+    """
+    train = _whole(load_images("digits", "train", folder), experiment.num_train)
     names = [name for name in TEST_SETS if name != "letters" or has_images("letters", "test", folder)]
-    return ImageData(train, {name: _cut(load_images(name, "test", folder), experiment.num_test) for name in names})
+    return ImageData(train, {name: _whole(load_images(name, "test", folder), experiment.num_test) for name in names})
+
+
+COMPLETE = {("digits", "train"): 60_000, ("digits", "test"): 10_000, ("fashion", "test"): 10_000}
+
+
+def _whole(images: ImageSet, count: int | None) -> ImageSet:
+    """The set as the experiment wants it: all of it, or a cut."""
+    wanted = COMPLETE.get((images.name, images.split), 0)
+    if count is None and len(images) < wanted:
+        raise MissingFileError(
+            f"{images.name}, {images.split}: this scale needs all {wanted:,} images, and only {len(images):,} are at hand "
+            f"({images.origin}); get the complete sets with 'cautious data fetch', or name their folder with --data."
+        )
+    return _cut(images, count)
 
 
 def _cut(images: ImageSet, count: int | None) -> ImageSet:
@@ -62,7 +79,8 @@ def _cut(images: ImageSet, count: int | None) -> ImageSet:
         return images
     count = max(count, len(torch.unique(images.labels)))
     chosen = class_balanced_subset(images.labels, count / len(images), seed=0)
-    return ImageSet(images.name, images.split, images.images[chosen], images.labels[chosen], images.origin)
+    origin = f"{len(chosen):,} chosen from {images.origin}"
+    return ImageSet(images.name, images.split, images.images[chosen], images.labels[chosen], origin)
 
 
 def run_images(
@@ -87,14 +105,15 @@ def run_images(
     chosen = _chosen(experiment, only)
     images = load_data(experiment, data)
     store = Store.create(folder, experiment.task, {**experiment.as_settings(), "data": images.described()})
-    for variant in chosen:
-        missing = [stage for stage in stages_of(experiment, variant, images) if not store.has(stage.name)]
-        if not missing:
-            continue
-        ensemble = belief(experiment, variant, store, images, device, progress).to(device)
-        for stage in missing:
-            numbers, arrays = _run_stage(experiment, stage, ensemble, images.tests[stage.images], progress)
-            store.save(stage.name, numbers, arrays)
+    with store.alone():
+        for variant in chosen:
+            missing = [stage for stage in stages_of(experiment, variant, images) if not store.has(stage.name)]
+            if not missing:
+                continue
+            ensemble = belief(experiment, variant, store, images, device, progress).to(device)
+            for stage in missing:
+                numbers, arrays = _run_stage(experiment, stage, ensemble, images.tests[stage.images], progress)
+                store.save(stage.name, numbers, arrays)
     return store
 
 
@@ -146,10 +165,12 @@ def belief(
 ) -> RewardEnsemble:
     """The trained ensemble of a variant: loaded if it is there, trained (or trained on) if not."""
     name = f"belief-{variant.name}"
-    if store.has(name):
-        return RewardEnsemble.load(store.folder / name)
-    lesson = training_data(experiment, variant, images.train)
     checkpoints = store.folder / f"{name}-checkpoints"
+    if store.has(name):
+        shutil.rmtree(checkpoints, ignore_errors=True)
+        return RewardEnsemble.load(store.folder / name)
+    resumed = checkpoints.exists()
+    lesson = training_data(experiment, variant, images.train)
     started = time.perf_counter()
     trained = train(
         lesson,
@@ -165,7 +186,8 @@ def belief(
     numbers = {
         "seconds": seconds,
         "num_images": lesson.num_samples,
-        "device": str(device),
+        "resumed": resumed,
+        "hardware": hardware_name(device),
         "loss_median": float(losses.median()),
         "loss_largest": float(losses.max()),
     }
@@ -205,5 +227,6 @@ def _run_stage(
         "num_images": len(images),
         "num_models": ensemble.num_models,
         "predict_seconds": seconds,
+        "hardware": hardware_name(ensemble.parameters.device),
     }
     return numbers, arrays

@@ -14,16 +14,18 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 from torch import Tensor
 
 import cautious.errors
 from cautious.beliefs.files import load_json, load_tensors, save_json, save_tensors
-from cautious.errors import BadFileError
+from cautious.errors import BadFileError, FolderInUseError
 
 FORMAT = 1
 PACKAGES = ("cautious", "torch", "numpy", "scipy")
@@ -60,6 +62,24 @@ class Store:
             raise BadFileError(f"{path}: written in format {manifest['format']!r}; this version reads format {FORMAT}.")
         return cls(Path(folder), manifest)
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep the folder to this process while it writes; refuse it if another one is at work there.
+
+        The lock belongs to the operating system, so a process that dies, however it dies, leaves none behind.
+        """
+        lock = FileLock(self.folder / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise FolderInUseError(
+                f"{self.folder}: another process is working in this folder; wait for it, stop it, or choose another folder."
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
     def has(self, stage: str) -> bool:
         """Whether a stage is finished."""
         return (self.folder / f"{stage}.json").exists()
@@ -83,14 +103,28 @@ class Store:
 
 
 def _refuse_if_different(store: Store, experiment: str, settings: Mapping[str, Any]) -> None:
-    found = {"experiment": store.manifest["experiment"], **store.manifest["settings"]}
-    wanted = {"experiment": experiment, **settings}
+    found = _flat({"experiment": store.manifest["experiment"], **store.manifest["settings"]})
+    wanted = _flat({"experiment": experiment, **settings})
     differing = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
     if differing:
         what = "; ".join(f"{name}: {found.get(name)!r} there, {wanted.get(name)!r} here" for name in differing)
         raise BadFileError(
             f"{store.folder}: holds another run ({what}). Choose another folder with --out, or delete it."
         )
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by path, such as training.seed."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return found
+
+
+def hardware_name(device: torch.device | str) -> str:
+    """What does the work on a device, in words."""
+    place = torch.device(device)
+    return torch.cuda.get_device_name(place) if place.type == "cuda" else f"{_cpu_name()}, {os.cpu_count()} cores"
 
 
 def as_lists(measured: Mapping[str, Tensor]) -> dict[str, Any]:

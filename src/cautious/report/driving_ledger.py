@@ -10,7 +10,7 @@ import torch
 from cautious.experiments.driving import stage_name
 from cautious.experiments.store import Store
 from cautious.ops.bounds import cumulative_regret_bound, optimality_gap
-from cautious.report.ledger import Verdict, levels_off
+from cautious.report.ledger import Verdict, levels_off, trained_on
 
 FULL_SPEED = 2.9
 """Of 2.9404, the most that any policy's normalised speed can be from a standing start."""
@@ -104,6 +104,8 @@ def _cost(store: Store, numbers: dict[str, Any]) -> Verdict:
     settings = store.manifest["settings"]["training"]
     if not store.has("belief"):
         return Verdict("CO1", says, None, "training was not timed")
+    if store.numbers("belief").get("resumed"):
+        return Verdict("CO1", says, None, "training was interrupted and resumed, so it was not timed as a whole")
     training = store.numbers("belief")["seconds"] / (settings["num_models"] * settings["num_epochs"])
     solving = numbers["solve_seconds"]["queue"] / numbers["solve_seconds"]["members"]
     solving *= 100 / store.manifest["settings"]["num_iterations"]
@@ -111,5 +113,5 @@ def _cost(store: Store, numbers: dict[str, Any]) -> Verdict:
     whole = f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
     text = f"{1e3 * training:.3g} ms a model and epoch ({PAPER_MODEL_EPOCH / training:,.0f} x faster: {whole} for all"
     text += f" 2,000), {solving:.2f} s for 100 iterations ({PAPER_SOLVE / solving:.0f} x faster)"
-    text += f" on {store.manifest['hardware']['gpu'] or store.manifest['hardware']['cpu']}"
+    text += f"; trained on {trained_on(store, 'belief')}, solved on {numbers.get('hardware', 'hardware not recorded')}"
     return Verdict("CO1", says, training < PAPER_MODEL_EPOCH and solving < PAPER_SOLVE, text)

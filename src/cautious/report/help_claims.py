@@ -180,7 +180,7 @@ ASK_FOR_HELP = (
     ),
     Claim(
         "AH5",
-        "single-image: help rises as k/N falls, far above optim",
+        "single-image: help rises as k/N falls, above optim",
         rises_alone,
         sets=NOVEL,
     ),

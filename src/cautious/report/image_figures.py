@@ -79,7 +79,7 @@ def _sensitivity(run: ImageRun) -> dict[str, FigureEntry]:
         return {}
     by, words = ("fraction", "share of the digits") if _several(run) else ("help_reward", "reward of help")
     variants = [name for name in run.variants_by(by) if any(_any_stage(run, name, images=each) for each in run.novel)]
-    if not variants:
+    if len(variants) < (1 if _several(run) else 2):
         return {}
     found: dict[str, FigureEntry] = {}
     for name in quantities_of(run):

@@ -10,7 +10,7 @@ from cautious.report.extent_claims import DATA_EXTENT
 from cautious.report.help_claims import ASK_FOR_HELP
 from cautious.report.image_run import BITS, REGIMES, ImageRun
 from cautious.report.index_claims import HELP_IF_AVAILABLE, NON_OBVIOUS
-from cautious.report.ledger import Verdict, levels_off
+from cautious.report.ledger import Verdict, levels_off, trained_on
 from cautious.report.paper import paper_gpu_hours
 
 CLAIMS: dict[str, tuple[Claim, ...]] = {
@@ -49,11 +49,15 @@ def cost(run: ImageRun) -> Verdict:
     stage = f"belief-{run.main}"
     if not run.store.has(stage):
         return Verdict("CO1", says, None, "not run: training was not timed")
-    hours = run.store.numbers(stage)["seconds"] / 3600
+    numbers = run.store.numbers(stage)
+    if numbers.get("resumed"):
+        return Verdict(
+            "CO1", says, None, "not judged: training was interrupted and resumed, so it was not timed as a whole"
+        )
+    hours = numbers["seconds"] / 3600
     training = run.settings["variants"][run.main]["training"]
-    hardware = run.store.manifest["hardware"]
     text = f"{hours:.2f} h" if hours >= 1 else f"{60 * hours:.1f} minutes"
     text += f" for {training['num_models']:,} models x {training['num_epochs']:,} epochs"
-    text += f" on {hardware['gpu'] or hardware['cpu']}"
+    text += f" on {trained_on(run.store, stage)}"
     judged = run.has_paper_sizes(run.main) and training["num_epochs"] >= 100
     return Verdict("CO1", says, hours < paper_gpu_hours() if judged else None, text)

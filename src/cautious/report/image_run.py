@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from cautious.experiments.image_settings import image_experiment_at
 from cautious.experiments.images import TEST_SETS, Stage
 from cautious.experiments.store import Store
 from cautious.types import Regime
@@ -19,6 +20,7 @@ REGIMES = {Regime.ALL_STATES: "all-images", Regime.SINGLE_STATE: "single-image"}
 NOVEL = ("fashion", "letters")
 BITS = {None: "", True: "available", False: "unavailable"}
 PAPER_MODELS, PAPER_DIGITS, PAPER_LETTERS = 2000, 60_000, 20_800
+PAPER_SETS = {"digits, train": PAPER_DIGITS, "digits, test": 10_000, "fashion, test": 10_000}
 
 
 @dataclass(frozen=True)
@@ -127,9 +129,14 @@ class ImageRun:
         return int(self.settings["data"][data].split()[0])
 
     def has_paper_sizes(self, *variants: str) -> bool:
-        """Whether these ensembles (all, if none is named) have as many models, and learnt from all digits."""
-        models = [self.num_models(name) for name in variants or self.variants]
-        return min(models) >= PAPER_MODELS and self.num_images("digits, train") == PAPER_DIGITS
+        """Whether these ensembles (all, if none is named) are trained, solved and judged at the paper's sizes."""
+        wanted = {variant.name: variant for variant in image_experiment_at(self.task.name, "paper").variants}
+        for name in variants or self.variants:
+            training, paper = self.settings["variants"][name]["training"], asdict(wanted[name].training)
+            if any(training[part] != paper[part] for part in paper if part != "seed"):
+                return False
+        runs = (self.settings["num_iterations"], self.settings["num_runs"]) == (100, 10)
+        return runs and all(self.num_images(images) == count for images, count in PAPER_SETS.items())
 
 
 def as_tensor(values: Any) -> Tensor:

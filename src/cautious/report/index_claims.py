@@ -22,18 +22,28 @@ def labels_digits(run: ImageRun, images: str) -> Finding:
 
 
 def index_order(run: ImageRun, images: str, bit: bool | None = None) -> Finding:
-    """The index never falls as k/N grows, ends apart, and the most robust levels are not above optim; both regimes.
-
-    "1-of-20 and 1-of-10 systematically choose smaller indices on average than non-robust algorithms" (section 4). Of 5-of-10
-    against optim, and of optim against 10-of-10, the paper says nothing, and neither do we.
-    """
+    """The index of the four levels never falls as k/N grows, and its ends are apart; both regimes."""
     measured = need(run, run.main, images, bit)
-    optim, holds, texts = measured.optim(INDEX), True, []
+    holds, texts = True, []
     for regime, words in REGIMES.items():
         levels = measured.means(regime, INDEX).tolist()
-        holds &= rises(levels) and all(levels[place] <= optim for place in most_robust(run.levels))
-        texts.append(f"{words}: {listed(run.levels, levels, optim)}")
+        holds &= rises(levels)
+        texts.append(f"{words}: {listed(run.levels, levels, measured.optim(INDEX))}")
     return holds, "; ".join(texts)
+
+
+def optim_highest(run: ImageRun, images: str, bit: bool | None = None) -> Finding:
+    """Optim's index is not below that of any level; both regimes."""
+    measured = need(run, run.main, images, bit)
+    optim = measured.optim(INDEX)
+    highest = max(float(measured.means(regime, INDEX).max()) for regime in REGIMES)
+    robust_most = max(
+        float(measured.means(regime, INDEX)[place]) for regime in REGIMES for place in most_robust(run.levels)
+    )
+    return (
+        optim >= highest,
+        f"optim {optim:.2f}, the highest level {highest:.2f}, the highest with k = 1 {robust_most:.2f}",
+    )
 
 
 def far_more_help(run: ImageRun, images: str) -> Finding:
@@ -65,16 +75,16 @@ def _fall(run: ImageRun, images: str, bit: bool, regime: Regime, name: str) -> f
 def falls_more_with_help(run: ImageRun, images: str) -> Finding:
     """The index falls more from the last level to the first when help is available; both regimes.
 
-    A rise is no fall, however small. Judged by the index of the labels where one is chosen; with help as index 0 it is
-    printed beside.
+    A rise is no fall, however small. The paper says why it falls: "policies switch from choosing actions with high indices to
+    choosing the help action"; so help adds no index (deviation D11). Among labels alone it is printed beside.
     """
     holds, texts = True, []
     for regime, words in REGIMES.items():
-        with_help, without = (_fall(run, images, bit, regime, INDEX) for bit in (True, False))
-        others = [_fall(run, images, bit, regime, OTHER_INDEX) for bit in (True, False)]
+        with_help, without = (_fall(run, images, bit, regime, OTHER_INDEX) for bit in (True, False))
+        others = [_fall(run, images, bit, regime, INDEX) for bit in (True, False)]
         holds &= with_help > max(without, 0)
         texts.append(f"{words}: falls by {with_help:.2f} with help {BITS[True]}, {without:.2f} {BITS[False]} ")
-        texts[-1] += f"(help as index 0: {others[0]:.2f}, {others[1]:.2f})"
+        texts[-1] += f"(among labels alone: {others[0]:.2f}, {others[1]:.2f})"
     return holds, "; ".join(texts)
 
 
@@ -92,7 +102,9 @@ NON_OBVIOUS = (
         paper_variants=(),
     ),
     Claim("NO2", "fashion, both regimes: the mean action index falls as k/N falls", index_order),
+    Claim("NO2", "and optim's index is not below any level's", optim_highest, part="optim"),
     Claim("NO3", "letters: smaller differences, same order, both regimes: the order", index_order, sets=("letters",)),
+    Claim("NO3", "and optim's index is not below any level's", optim_highest, sets=("letters",), part="optim"),
 )
 
 HELP_IF_AVAILABLE = (

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from cautious.experiments.store import Store
+
 LAST = 20
 """Iterations whose mean is compared with that of as many before them (claim CV1)."""
 
@@ -49,3 +51,12 @@ def _late_change(sampled_value: Tensor) -> float:
     change = (curves[:, -LAST:].mean(dim=1) - curves[:, -2 * LAST : -LAST].mean(dim=1)).abs()
     reach = curves.amax(dim=1) - curves.amin(dim=1)
     return float((change / reach.clamp(min=1e-12)).max())
+
+
+def trained_on(store: Store, stage: str) -> str:
+    """The hardware that a belief was trained on; stores of before it was kept name the device only."""
+    numbers = store.numbers(stage)
+    if "hardware" in numbers:
+        return str(numbers["hardware"])
+    hardware = store.manifest["hardware"]
+    return str(hardware["gpu"] if str(numbers.get("device", "")).startswith("cuda") else hardware["cpu"])

@@ -5,6 +5,7 @@ Digits are familiar. Fashion and letters are novel: there no reward is defined, 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -104,6 +105,8 @@ class ImageTask:
     def rewards(self, labels: Tensor, help_reward: float | None = None, help_available: bool = True) -> Tensor:
         """What each action pays on images with these labels, [S] -> [S, A]."""
         pays = self.help_reward if help_reward is None else help_reward
+        if pays is not None and not math.isfinite(pays):
+            raise InvalidInputError(f"help_reward={pays} must be a finite number.")
         if self.help_action is None:
             return non_obvious_rewards(labels)
         if self.help_bit:
@@ -140,7 +143,7 @@ def _one_hot(labels: Tensor) -> Tensor:
     numbers = as_float_tensor(labels, "labels")
     check_finite(numbers, "labels")
     digits = numbers.long()
-    if digits.dim() != 1 or bool(((digits < NO_DIGIT) | (digits >= NUM_DIGITS)).any()):
+    if digits.dim() != 1 or bool(((digits < NO_DIGIT) | (digits >= NUM_DIGITS) | (digits != numbers)).any()):
         raise InvalidInputError(
             f"labels: expected shape [S] with digits 0 to 9 (or {NO_DIGIT} for none), got shape {list(digits.shape)}"
             + (f" from {int(digits.min())} to {int(digits.max())}." if digits.numel() else ".")

@@ -99,6 +99,8 @@ class ImageEnv(gymnasium.Env[Any, Any]):
             raise InvalidInputError(f"index={index} is no image; there are {len(self._images)}, counted from 0.")
         self._index = int(index)
         self._help_available = int(chosen.get("help_available", self._help_available))
+        if self._help_available not in (0, 1):
+            raise InvalidInputError(f"help_available={self._help_available} must be 0 or 1.")
         return self._observation(), self._info()
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
