@@ -236,6 +236,8 @@ class CautiousPolicy:
         """Whether it is one state, and a batch of states in any case."""
         if isinstance(observation, Mapping):  # Gymnasium's Dict, in whatever order its keys come
             parts = {name: np.asarray(part) for name, part in observation.items()}
+            if not parts:
+                raise InvalidInputError("observation: an empty dictionary says nothing about the state.")
             single = max(part.ndim for part in parts.values()) == len(getattr(self.belief, "state_shape", ()))
             return single, {name: part[None] if single else part for name, part in parts.items()}
         array = observation if isinstance(observation, Tensor) else np.asarray(observation)

@@ -66,6 +66,11 @@ def parse_count(value: Any, name: str, minimum: int = 1) -> int:
     return int(value)
 
 
+def is_number(value: Any) -> bool:
+    """Whether `value` is one real number; a truth value or a text is not."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
 def as_float_tensor(values: ArrayLike, name: str, device: torch.device | str | None = None) -> Tensor:
     """`values` as a float32 or float64 tensor (any other number type becomes float64), not yet checked."""
     if isinstance(values, (list, tuple)) and values and all(isinstance(value, Tensor) for value in values):

@@ -34,6 +34,7 @@ from cautious.beliefs.driving_inputs import (
 from cautious.beliefs.files import load_json, load_tensors, pick, save_json, save_tensors
 from cautious.beliefs.kernels import triton_available
 from cautious.beliefs.shards import Batch, Shard, TrainingSettings, fingerprint_of
+from cautious.beliefs.table import state_numbers
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.types import ArrayLike
 from cautious.worlds.driving import ACTIONS, DrivingWorld, driving_world
@@ -209,7 +210,7 @@ class DrivingEnsemble:
         """Rewards [N, S, A] of the models at `indices` [N] in the world given to `on`."""
         if self._world is None:
             raise InvalidInputError("rewards_for: no world is given; call it on `ensemble.on(world)`.")
-        chosen = torch.as_tensor(indices, dtype=torch.long)
+        chosen = state_numbers(indices, self.num_models, "indices")
         return DrivingEnsemble(self.parameters[chosen], self.losses[chosen], self.settings).rewards(self._world)
 
     def save(self, folder: Path | str) -> None:

@@ -14,6 +14,7 @@ from cautious.beliefs.diagnosis import Diagnosis
 from cautious.beliefs.driving import DrivingEnsemble, DrivingNetwork
 from cautious.beliefs.files import load_json, load_tensors, pick, save_json, save_tensors
 from cautious.beliefs.networks import Network, restored
+from cautious.beliefs.table import state_numbers
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.types import ArrayLike, as_device
 
@@ -97,7 +98,7 @@ class RewardEnsemble:
         """Rewards [N, S, A] of the models at `indices` [N] in the states given to `on`."""
         if self._states is None:
             raise InvalidInputError("rewards_for: no states are given; call it on `ensemble.on(states)`.")
-        return self._predict(torch.as_tensor(indices, dtype=torch.long), self._states, None)
+        return self._predict(state_numbers(indices, self.num_models, "indices"), self._states, None)
 
     def save(self, folder: Path | str) -> None:
         """Write weights and settings (safetensors, JSON)."""

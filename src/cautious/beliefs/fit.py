@@ -21,7 +21,7 @@ from cautious.beliefs.shards import TrainingSettings
 from cautious.beliefs.training import Progress, train
 from cautious.errors import InvalidInputError
 from cautious.seeding import stream
-from cautious.types import ArrayLike, as_device, as_float_tensor, check_shape
+from cautious.types import ArrayLike, as_device, as_float_tensor, check_shape, is_number
 
 NetworkChoice = str | Callable[[], torch.nn.Module]
 
@@ -117,8 +117,8 @@ def _lesson(
 
 def _split(num_states: int, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
     """Which states to learn from and which to keep back, each in order."""
-    if not 0 <= fraction < 1:
-        raise InvalidInputError(f"validation_fraction={fraction} must be in [0, 1): the part that no model sees.")
+    if not (is_number(fraction) and 0 <= fraction < 1):
+        raise InvalidInputError(f"validation_fraction={fraction!r} must be in [0, 1): the part that no model sees.")
     order = torch.from_numpy(stream(seed, "held out").permutation(num_states))
     count = int(fraction * num_states)
     return order[count:].sort().values, order[:count].sort().values

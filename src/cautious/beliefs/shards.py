@@ -15,7 +15,7 @@ from torch import Tensor
 from cautious.beliefs.files import load_json, load_tensors, pick, save_json, save_tensors
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.seeding import seed_of, stream
-from cautious.types import parse_count
+from cautious.types import is_number, parse_count
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class TrainingSettings:
         """Check every number."""
         for name in ("num_models", "num_epochs", "batch_size"):
             parse_count(getattr(self, name), name)
-        if not (np.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise InvalidInputError(f"learning_rate={self.learning_rate} must be a positive number.")
-        if not (np.isfinite(self.weight_decay) and self.weight_decay >= 0):
-            raise InvalidInputError(f"weight_decay={self.weight_decay} must be zero or a positive number.")
+        if not (is_number(self.learning_rate) and np.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise InvalidInputError(f"learning_rate={self.learning_rate!r} must be a positive number.")
+        if not (is_number(self.weight_decay) and np.isfinite(self.weight_decay) and self.weight_decay >= 0):
+            raise InvalidInputError(f"weight_decay={self.weight_decay!r} must be zero or a positive number.")
         seed_of(self.seed)
 
 

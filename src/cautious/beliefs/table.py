@@ -31,14 +31,14 @@ class TableBelief:
         return self.table[:, state_numbers(states, self.table.shape[1])]
 
 
-def state_numbers(states: Any, num_states: int) -> Tensor:
-    """Numbers of states [B], checked."""
-    numbers = as_float_tensor(states, "states")
+def state_numbers(states: Any, num_states: int, name: str = "states") -> Tensor:
+    """Numbers of states [B] (or of what `name` says), checked."""
+    numbers = as_float_tensor(states, name)
     whole = numbers.long()
     if numbers.dim() != 1 or not len(numbers) or bool((whole != numbers).any()):
-        raise InvalidInputError(f"states: expected whole numbers [B], got shape {list(numbers.shape)}.")
+        raise InvalidInputError(f"{name}: expected whole numbers [B], got shape {list(numbers.shape)}.")
     if bool(((whole < 0) | (whole >= num_states)).any()):
         raise InvalidInputError(
-            f"states: numbers from {int(whole.min())} to {int(whole.max())}; there are {num_states}, counted from 0."
+            f"{name}: numbers from {int(whole.min())} to {int(whole.max())}; there are {num_states}, counted from 0."
         )
     return whole
