@@ -161,7 +161,7 @@ def test_bad_input_is_named(problem):
         ({"inputs": states[:50]}, "S=50"),
         ({"inputs": states * torch.nan}, "finite"),
         ({"inputs": states[:, 0]}, "one row a state"),
-        ({"rewards": rewards[:, 0]}, r"\[S, A\]"),
+        ({"rewards": rewards[:, 0]}, r"S, A\]"),
         ({"rewards": rewards * torch.inf}, "infinite"),
         ({"rewards": rewards + torch.tensor([0, torch.nan, 0])}, r"actions \[1\]"),
         ({"network": "large"}, "'auto', 'image', 'vector'"),
