@@ -106,5 +106,6 @@ def bench_memory(num_models: int = 2000, num_images: int = 40_800) -> list[str]:
     return lines
 
 
-if __name__ == "__main__" and sys.argv[1:2] == ["memory"]:
-    print("\n".join(bench_memory(*(int(size) for size in sys.argv[2:]))))
+if __name__ == "__main__":
+    memory = sys.argv[1:2] == ["memory"]
+    print("\n".join(bench_memory(*(int(size) for size in sys.argv[2:])) if memory else bench_images()))

@@ -111,8 +111,8 @@ def test_the_loss_is_the_weighted_mean_square_by_hand():
 def test_unknown_rewards_carry_no_loss():
     images, rewards = random_images(4), ask_for_help_rewards(torch.arange(4))
     gaps = rewards.clone()
-    gaps[:, 3:] = torch.nan
-    parameters, batch = weights_of(ImageNetwork(11), 1), Batch(torch.arange(4)[None])
+    gaps[1:, 3:] = torch.nan  # the first image knows them all, and is not in the batch
+    parameters, batch = weights_of(ImageNetwork(11), 1), Batch(torch.arange(1, 4)[None])
     known = torch.tensor([1.0] * 3 + [0.0] * 8)
     with_gaps = ImageTraining(images, gaps).loss_and_gradient(parameters, batch)
     without = ImageTraining(images, rewards, known).loss_and_gradient(parameters, batch)
