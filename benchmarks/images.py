@@ -1,6 +1,7 @@
 """Image networks on the CPU: training against plain PyTorch loops, and the memory of a paper-sized solve.
 
-python -m benchmarks.images memory [MODELS] [IMAGES]     (hours of CPU time at the paper's 2,000 x 40,800)
+python -m benchmarks.images                              training
+python -m benchmarks.images memory [MODELS] [IMAGES]     an hour or more of CPU time at the paper's 2,000 x 40,800
 """
 
 from __future__ import annotations
