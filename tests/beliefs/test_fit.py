@@ -175,3 +175,18 @@ def test_bad_input_is_named(problem):
         options: dict = {"inputs": states, "rewards": rewards, **QUICK} | change
         with pytest.raises(InvalidInputError, match=reason):
             fit_ensemble(options.pop("inputs"), options.pop("rewards"), **options)
+
+
+def test_thousands_of_short_epochs():
+    states = torch.eye(4)
+    belief = fit_ensemble(
+        states,
+        states,
+        num_models=2,
+        num_epochs=1500,
+        batch_size=4,
+        learning_rate=1e-3,
+        progress=False,
+        validation_fraction=0,
+    )
+    assert float(belief.losses.max()) < 1e-2

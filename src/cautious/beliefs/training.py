@@ -139,13 +139,19 @@ def _train_shard(
                 checkpoints.save(shard)
             raise
         now = time.monotonic()
-        num_epochs = max(1, min(4 * num_epochs, int(num_epochs * CALL_SECONDS / max(now - started, 1e-6))))
+        num_epochs = _epochs_a_call(num_epochs, now - started, settings.num_epochs)
         if checkpoints is not None and now - last_written > CHECKPOINT_SECONDS:
             checkpoints.save(shard)
             last_written = time.monotonic()
     if checkpoints is not None:
         checkpoints.save(shard)
     return shard
+
+
+def _epochs_a_call(num_epochs: int, seconds: float, most: int) -> int:
+    """How many epochs the next call may take, where `num_epochs` took so many seconds: at most four times as many."""
+    share = CALL_SECONDS / max(seconds, 1e-3)
+    return max(1, min(int(num_epochs * min(share, 4)), most))
 
 
 class _Luck:
