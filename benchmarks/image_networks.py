@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,12 @@ def stacked_loss(parts: list[Tensor], images: Tensor, rewards: Tensor) -> Tensor
     return (torch.baddbmm(b5[:, None], x, w5.transpose(1, 2)) - rewards).square().mean((1, 2))
 
 
+@cache
+def compiled_loss() -> Callable[[list[Tensor], Tensor, Tensor], Tensor]:
+    """`stacked_loss`, compiled once for all stacks."""
+    return torch.compile(stacked_loss)
+
+
 class CompiledStack:
     """M networks by `stacked_loss` under torch.compile, TF32 products, float32 everywhere else, fused Adam."""
 
@@ -86,7 +93,7 @@ class CompiledStack:
             part.reshape(-1, *shape).clone().requires_grad_() for part, shape in zip(parts, shapes, strict=True)
         ]
         self._optimiser = torch.optim.Adam(self._parts, lr=learning_rate, fused=True)
-        self._loss = torch.compile(stacked_loss)
+        self._loss = compiled_loss()
 
     def step(self, images: Tensor, rewards: Tensor) -> Tensor:
         """One step on images [M, B, 28, 28] and rewards [M, B, A]; losses [M]."""
