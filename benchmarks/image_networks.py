@@ -54,7 +54,7 @@ def vmapped_step(num_models: int, num_actions: int, learning_rate: float) -> Cal
     def step(images: Tensor, rewards: Tensor) -> None:
         gradients, _ = vmap(grad_and_value(loss))(weights, images, rewards)
         for name, weight in weights.items():
-            weight.grad = gradients[name]
+            weight.grad = gradients[name].detach()
         optimiser.step()
 
     return step

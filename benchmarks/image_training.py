@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import gc
 from collections.abc import Callable, Iterator
 
 import torch
@@ -80,8 +81,8 @@ def usual_ways(images: Tensor, rewards: Tensor, counts: list[int]) -> Iterator[s
         return step
 
     def vmap_step() -> Callable[[], None]:
-        stacked = vmapped_step(64, ACTIONS, LEARNING_RATE)
-        return lambda: stacked(images[batch], rewards[batch])
+        stacked = vmapped_step(32, ACTIONS, LEARNING_RATE)
+        return lambda: stacked(images[batch[:32]], rewards[batch[:32]])
 
     def compiled_step() -> Callable[[], object]:
         stack = CompiledStack(first_weights(32, ACTIONS).cuda(), ACTIONS, LEARNING_RATE)
@@ -89,7 +90,7 @@ def usual_ways(images: Tensor, rewards: Tensor, counts: list[int]) -> Iterator[s
 
     ways: dict[str, tuple[Callable[[], Callable[[], object]], int]] = {
         "one network after another, eager float32": (plain_step, 1),
-        "torch.func.vmap, 64 at a time, float32": (vmap_step, 64),
+        "torch.func.vmap, 32 at a time, float32": (vmap_step, 32),
         "unfold + bmm + torch.compile, 32 at a time, TF32": (compiled_step, 32),
     }
     for name, (make, width) in ways.items():
@@ -98,6 +99,8 @@ def usual_ways(images: Tensor, rewards: Tensor, counts: list[int]) -> Iterator[s
 
 def _in_turns(make: Callable[[], Callable[[], object]], count: int, width: int) -> float:
     """Microseconds a model-step of `count` networks, `width` of them at a time."""
+    gc.collect()
+    torch.cuda.empty_cache()
     steps = [make() for _ in range(max(1, count // width))]
 
     def all_of_them() -> None:
