@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, stack_module_state, vmap
@@ -104,17 +101,3 @@ class CompiledStack:
         self._optimiser.step()
         torch.backends.cuda.matmul.allow_tf32 = False
         return losses.detach()
-
-
-def digits(folder: str) -> tuple[Tensor, Tensor]:
-    """MNIST's training images [60000, 28, 28], uint8, and labels [60000], on the GPU."""
-    found = []
-    for name, header, shape in (("images-idx3", 16, (-1, 28, 28)), ("labels-idx1", 8, (-1,))):
-        raw = gzip.decompress((Path(folder) / f"train-{name}-ubyte.gz").read_bytes())
-        found.append(torch.from_numpy(np.frombuffer(raw, np.uint8, offset=header).reshape(shape).copy()).cuda())
-    return found[0], found[1].long()
-
-
-def digit_rewards(labels: Tensor, help_reward: float) -> Tensor:
-    """1 for naming the digit, 0 for another, `help_reward` for the eleventh action, [S, 11]."""
-    return F.pad(F.one_hot(labels, 10).float(), (0, 1), value=help_reward)

@@ -1,7 +1,6 @@
 """Microseconds a model-step of training image networks on one GPU: the usual ways, and ours, stage by stage.
 
-python -m benchmarks.image_training                                   times (a few minutes)
-python -m benchmarks.image_training --outcome FOLDER [--epochs 10]    trains on MNIST in FOLDER both ways, compares
+python -m benchmarks.image_training [--models 64 256 1024]      a minute or two
 """
 
 from __future__ import annotations
@@ -14,11 +13,10 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from benchmarks.image_networks import CompiledStack, PlainNetwork, digit_rewards, digits, first_weights, vmapped_step
+from benchmarks.image_networks import CompiledStack, PlainNetwork, first_weights, vmapped_step
 from cautious.beliefs.kernels.adam import adam_step
 from cautious.beliefs.kernels.step import FusedImageStep
 from cautious.beliefs.kernels.tuning import supported_variants
-from cautious.beliefs.shuffling import shuffles
 
 BATCH, ACTIONS, LEARNING_RATE = 512, 11, 1.6e-3
 USEFUL_FLOP = {
@@ -163,76 +161,19 @@ def by_stage(images: Tensor, rewards: Tensor, variant: str, num_models: int = 25
     yield f"  {'sum':<24} {total:6.2f} µs {sum(USEFUL_FLOP.values()) / total / 1e6:6.0f} TFLOP/s"
 
 
-def epoch_losses(step: Callable[[Tensor, int], Tensor], seeds: Tensor, num_epochs: int, num_samples: int) -> Tensor:
-    """Mean loss of each model in each epoch, [epochs, M]; `step` takes a batch [M, B] and its number."""
-    rows, number = [], 0
-    for epoch in range(num_epochs):
-        total = torch.zeros(len(seeds), device="cuda")
-        for batch in shuffles(seeds, epoch, num_samples).split(BATCH, dim=1):
-            number += 1
-            total += step(batch, number) * batch.shape[1]
-        rows.append(total / num_samples)
-    return torch.stack(rows)
-
-
-def train_ours(images: Tensor, rewards: Tensor, num_models: int, num_epochs: int) -> Tensor:
-    """Epoch losses [epochs, M] of our kernels."""
-    kernels = FusedImageStep(images, rewards)
-    weights = first_weights(num_models, ACTIONS).cuda()
-    moments = torch.zeros_like(weights), torch.zeros_like(weights)
-
-    def step(batch: Tensor, number: int) -> Tensor:
-        losses, gradient = kernels.loss_and_gradient(weights, batch)
-        adam_step(weights, gradient, *moments, step=number, learning_rate=LEARNING_RATE)
-        return losses
-
-    return epoch_losses(step, torch.arange(num_models, device="cuda"), num_epochs, len(images))
-
-
-def train_stack(images: Tensor, rewards: Tensor, models: range, num_epochs: int) -> Tensor:
-    """Epoch losses [epochs, M] of the TF32 stack; the same first weights and shuffles, model by model."""
-    stack = CompiledStack(first_weights(models.stop, ACTIONS)[models.start :].cuda(), ACTIONS, LEARNING_RATE)
-    seeds = torch.arange(models.start, models.stop, device="cuda")
-    return epoch_losses(lambda batch, _: stack.step(images[batch], rewards[batch]), seeds, num_epochs, len(images))
-
-
-def outcome(folder: str, num_epochs: int, num_ours: int = 512, num_plain: int = 96) -> Iterator[str]:
-    """Lines comparing training losses of ours with the TF32 stack."""
-    images, labels = digits(folder)
-    rewards = digit_rewards(labels, 0.25)
-    yield f"training loss on MNIST, median over networks (share above 0.01), batch {BATCH}, {len(images):,} images"
-    own = train_ours(images, rewards, num_ours, num_epochs)
-    yield from _report("ours", own, num_plain)
-    parts = [train_stack(images, rewards, range(n, n + 32), num_epochs) for n in range(0, num_plain, 32)]
-    yield from _report("PyTorch, TF32", torch.cat(parts, dim=1), num_plain)
-
-
-def _report(name: str, losses: Tensor, num_plain: int) -> Iterator[str]:
-    for epoch in sorted({0, 4, 9, 19, len(losses) - 1} & set(range(len(losses)))):
-        row = losses[epoch]
-        yield f"  {name:<14} epoch {epoch + 1:2d}: {row.median():.5f} ({(row > 0.01).float().mean():5.1%} of {len(row)})"
-    yield f"  {name:<14} the first {num_plain} alone: {losses[-1, :num_plain].median():.5f}"
-
-
 def main() -> None:
     """Print the GPU, then one table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=int, nargs="+", default=[64, 256, 1024])
-    parser.add_argument("--outcome", metavar="FOLDER", help="folder with MNIST's four files")
-    parser.add_argument("--epochs", type=int, default=10)
     options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("benchmarks.image_training needs a CUDA device.")
     print(f"{datetime.date.today()}  {torch.cuda.get_device_name()}, torch {torch.__version__}, batch {BATCH}")
-    if options.outcome:
-        lines = outcome(options.outcome, options.epochs)
-    else:
-        generator = torch.Generator().manual_seed(0)
-        images = torch.randint(0, 256, (60_000, 28, 28), generator=generator, dtype=torch.uint8).cuda()
-        rewards = torch.rand(60_000, ACTIONS, generator=generator).cuda()
-        print("microseconds a model-step (loss, gradient and Adam), by number of networks")
-        lines = tables(images, rewards, options.models)
-    for line in lines:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (60_000, 28, 28), generator=generator, dtype=torch.uint8).cuda()
+    rewards = torch.rand(60_000, ACTIONS, generator=generator).cuda()
+    print("microseconds a model-step (loss, gradient and Adam), by number of networks")
+    for line in tables(images, rewards, options.models):
         print(line, flush=True)
 
 

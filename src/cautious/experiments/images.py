@@ -196,8 +196,10 @@ def belief(
     return ensemble
 
 
-def training_data(experiment: ImageExperiment, variant: Variant, train: ImageSet) -> ImageTraining:
-    """Familiar images and what each action pays on them, as the variant has it."""
+def training_data(
+    experiment: ImageExperiment, variant: Variant, train: ImageSet, kernels: str = "auto"
+) -> ImageTraining:
+    """Familiar images and what each action pays on them, as the variant has it; `kernels` as in `ImageTraining`."""
     task, seed = experiment.image_task, variant.training.seed
     chosen = class_balanced_subset(train.labels, variant.fraction, seed)
     labels = train.labels[chosen]
@@ -205,7 +207,8 @@ def training_data(experiment: ImageExperiment, variant: Variant, train: ImageSet
     rewards = torch.stack([task.rewards(labels, variant.help_reward, bit) for bit in bits])
     if variant.noise:
         rewards = perturbed(rewards, variant.noise, seed)
-    return ImageTraining(train.images[chosen], rewards if task.help_bit else rewards[0], task.loss_weights)
+    table = rewards if task.help_bit else rewards[0]
+    return ImageTraining(train.images[chosen], table, task.loss_weights, kernels=kernels)
 
 
 def _run_stage(
