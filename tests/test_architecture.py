@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "cautious"
-GROUND = ("types", "errors", "seeding")
+GROUND = ("types", "errors", "seeding", "writing")
 ORDER = ("ops", "worlds", "beliefs", "solvers", "policy", "evaluation", "experiments", "report", "cli")
 HOMES = {
     "gymnasium": "worlds.envs",

@@ -72,7 +72,7 @@ class Solve:
             name: {part: getattr(certificate, part).tolist() for part in ("lower", "upper", "gap")}
             for name, certificate in certificates.items()
         }
-        save_tensors(self.out / "policy.safetensors", policies)
-        save_json(self.out / "certificate.json", {"solution": solution.record, "certificates": record})
+        files = {"policy.safetensors": save_tensors(self.out / "policy.safetensors", policies)}
+        save_json(self.out / "certificate.json", {"solution": solution.record, "certificates": record}, files)
         console.print(certificate_table(self.level, certificates))
         console.print(f"wrote {self.out / 'policy.safetensors'} and {self.out / 'certificate.json'}")
