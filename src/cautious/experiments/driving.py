@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.driving import DrivingEnsemble, familiar_network
-from cautious.beliefs.training import TrainingSettings, train
+from cautious.beliefs.shards import TrainingSettings
 from cautious.errors import InvalidInputError
 from cautious.evaluation.driving import safety_statistics
+from cautious.experiments.beliefs import kept_belief
 from cautious.experiments.progress import Progress, titled
 from cautious.experiments.store import Store, as_lists, hardware_name
 from cautious.ops.risk import KofN
@@ -130,33 +131,17 @@ def belief(
 ) -> DrivingEnsemble:
     """The trained ensemble for one p: loaded if it is there, trained (or trained on) if not. All p < 1 share one."""
     certain = probability == 1
-    name = "belief-certain" if certain else "belief"
-    checkpoints = store.folder / f"{name}-checkpoints"
-    if store.has(name):
-        return DrivingEnsemble.load(store.folder / name)
-    resumed = checkpoints.exists()
     settings = replace(experiment.training, num_epochs=experiment.certain_epochs) if certain else experiment.training
-    network = familiar_network(probability)
-    started = time.perf_counter()
-    trained = train(
-        network,
+    return kept_belief(
+        store,
+        "belief-certain" if certain else "belief",
         settings,
+        lambda: familiar_network(probability),
+        lambda _, trained: DrivingEnsemble(trained.parameters, trained.losses, asdict(settings)),
+        counted="num_pairs",
         device=device,
-        checkpoint_dir=checkpoints,
-        progress=titled(progress, "training, p = 1" if certain else "training"),
+        tell=titled(progress, "training, p = 1" if certain else "training"),
     )
-    seconds = time.perf_counter() - started
-    ensemble = DrivingEnsemble(trained.parameters, trained.losses, asdict(settings))
-    ensemble.save(store.folder / name)
-    losses = trained.losses.double()
-    numbers = {
-        "seconds": seconds,
-        "resumed": resumed,
-        "num_pairs": network.num_samples,
-        "hardware": hardware_name(device),
-    }
-    store.save(name, numbers | {"loss_median": float(losses.median()), "loss_largest": float(losses.max())})
-    return ensemble
 
 
 def _solve_stage(

@@ -4,7 +4,8 @@
     <stage>.json             numbers of a finished stage
     <stage>.safetensors      its arrays
 
-A stage is written whole; one that is there is finished, so that an interrupted run goes on where it was.
+A stage is written whole; one that is there is finished, so that an interrupted run goes on where it was. It knows the
+checksum of its arrays, and the run that it belongs to.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,14 @@ from filelock import FileLock, Timeout
 from torch import Tensor
 
 import cautious.errors
-from cautious.beliefs.files import load_json, load_tensors, save_json, save_tensors
+from cautious.beliefs.files import FILES, checksum_of, listed, load_json, load_tensors, save_json, save_tensors
 from cautious.errors import BadFileError, FolderInUseError
+from cautious.writing import explained
 
 FORMAT = 1
+MANIFEST = "manifest.json"
+RUN = "run"
+"""The entry of a stage that says which run it belongs to: a hash of what the manifest asks for."""
 PACKAGES = ("cautious", "torch", "numpy", "scipy")
 
 
@@ -38,68 +43,112 @@ class Store:
         """Wrap an opened folder."""
         self.folder = folder
         self.manifest = manifest
+        self._identity = checksum_of([manifest["experiment"], manifest["settings"]])[-16:]
 
     @classmethod
     def create(cls, folder: Path | str, experiment: str, settings: Mapping[str, Any]) -> Store:
         """Start a run in `folder`, or go on with the one that is there; refuse one with other settings."""
-        path = Path(folder) / "manifest.json"
-        if path.exists():
-            store = cls.open(folder)
-            _refuse_if_different(store, experiment, settings)
-            return store
-        manifest = {"format": FORMAT, "experiment": experiment, "settings": dict(settings), **surroundings()}
-        save_json(path, manifest)
-        return cls(Path(folder), manifest)
+        path = Path(folder) / MANIFEST
+        if not path.exists():
+            with _alone_in(Path(folder)):
+                if not path.exists():  # nor made by another process in the meantime
+                    asked = {"format": FORMAT, "experiment": experiment, "settings": dict(settings)}
+                    save_json(path, asked | surroundings())
+        store = cls.open(folder)
+        _refuse_if_different(store, experiment, settings)
+        return store
 
     @classmethod
     def open(cls, folder: Path | str) -> Store:
         """Open a run to read it."""
-        path = Path(folder) / "manifest.json"
+        path = Path(folder) / MANIFEST
         manifest = load_json(path)
         if not isinstance(manifest, dict) or not {"format", "experiment", "settings"} <= manifest.keys():
             raise BadFileError(f"{path}: not the manifest of a run (expected format, experiment and settings).")
         if manifest["format"] != FORMAT:
             raise BadFileError(f"{path}: written in format {manifest['format']!r}; this version reads format {FORMAT}.")
+        if not isinstance(manifest["experiment"], str) or not isinstance(manifest["settings"], dict):
+            raise BadFileError(f"{path}: experiment must be a name, and settings a JSON object.")
         return cls(Path(folder), manifest)
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keep the folder to this process while it writes; refuse it if another one is at work there.
+    def alone(self) -> AbstractContextManager[None]:
+        """Keep the folder to this process while it writes; refuse it if another one is at work there."""
+        return _alone_in(self.folder)
 
-        The lock belongs to the operating system, so a process that dies, however it dies, leaves none behind.
+    def has(self, stage: str) -> bool:
+        """Whether a stage is finished."""
+        return self._path(stage, "json").exists()
+
+    def save(
+        self,
+        stage: str,
+        numbers: Mapping[str, Any],
+        arrays: Mapping[str, Tensor] | None = None,
+        files: Mapping[str, str] | None = None,
+    ) -> None:
+        """Finish a stage: arrays first, numbers last, since those mark it as done.
+
+        Args:
+            stage: Its name.
+            numbers: What came out.
+            arrays: The same, where it is large.
+            files: Checksums of what else belongs to the stage, by path below the run's folder.
         """
-        lock = FileLock(self.folder / ".lock")
+        own = dict(files or {})
+        if arrays:
+            path = self._path(stage, "safetensors")
+            own[path.name] = save_tensors(path, arrays)
+        save_json(self._path(stage, "json"), {**numbers, RUN: self._identity}, own)
+
+    def numbers(self, stage: str) -> dict[str, Any]:
+        """The numbers of a finished stage."""
+        return {name: value for name, value in self._described(stage).items() if name not in (FILES, RUN)}
+
+    def arrays(self, stage: str) -> dict[str, Tensor]:
+        """The arrays of a finished stage."""
+        path = self._path(stage, "safetensors")
+        return load_tensors(path, self.listed(stage, path.name))
+
+    def listed(self, stage: str, file: str) -> str | None:
+        """The checksum that a finished stage has for one of its files; None if it has none."""
+        return listed(self._described(stage), file)
+
+    def _described(self, stage: str) -> dict[str, Any]:
+        path = self._path(stage, "json")
+        found = load_json(path)
+        if not isinstance(found, dict):
+            raise BadFileError(f"{path}: expected a JSON object.")
+        if found.get(RUN, self._identity) != self._identity:
+            raise BadFileError(
+                f"{path}: from a run with other settings than this folder's manifest has. Delete it to have it made again."
+            )
+        return found
+
+    def _path(self, stage: str, ending: str) -> Path:
+        if Path(stage).name != stage:
+            raise BadFileError(f"{self.folder}: stage {stage!r} is no plain name.")
+        return self.folder / f"{stage}.{ending}"
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Keep a folder to this process; refuse it if another one is at work there.
+
+    The lock belongs to the operating system, so a process that dies, however it dies, leaves none behind.
+    """
+    lock = FileLock(folder / ".lock")
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
         try:
             lock.acquire(timeout=0)
         except Timeout:
             raise FolderInUseError(
-                f"{self.folder}: another process is working in this folder; wait for it, stop it, or choose another folder."
+                f"{folder}: another process is working in this folder; wait for it, stop it, or choose another folder."
             ) from None
-        try:
-            yield
-        finally:
-            lock.release()
-
-    def has(self, stage: str) -> bool:
-        """Whether a stage is finished."""
-        return (self.folder / f"{stage}.json").exists()
-
-    def save(self, stage: str, numbers: Mapping[str, Any], arrays: Mapping[str, Tensor] | None = None) -> None:
-        """Finish a stage: arrays first, numbers last, since those mark it as done."""
-        if arrays:
-            save_tensors(self.folder / f"{stage}.safetensors", arrays)
-        save_json(self.folder / f"{stage}.json", dict(numbers))
-
-    def numbers(self, stage: str) -> dict[str, Any]:
-        """The numbers of a finished stage."""
-        found = load_json(self.folder / f"{stage}.json")
-        if not isinstance(found, dict):
-            raise BadFileError(f"{self.folder / stage}.json: expected a JSON object.")
-        return found
-
-    def arrays(self, stage: str) -> dict[str, Tensor]:
-        """The arrays of a finished stage."""
-        return load_tensors(self.folder / f"{stage}.safetensors")
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _refuse_if_different(store: Store, experiment: str, settings: Mapping[str, Any]) -> None:
