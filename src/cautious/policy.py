@@ -11,7 +11,17 @@ import numpy as np
 from torch import Tensor
 
 from cautious.beliefs.ensemble import RewardEnsemble
-from cautious.beliefs.files import checksum_of, listed, load_json, load_tensors, pick, save_json, save_tensors
+from cautious.beliefs.files import (
+    FORMAT,
+    FORMATS,
+    checksum_of,
+    listed,
+    load_json,
+    load_tensors,
+    pick,
+    save_json,
+    save_tensors,
+)
 from cautious.beliefs.table import TableBelief, state_numbers
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.ops.risk import KofN
@@ -23,7 +33,6 @@ from cautious.solvers.optimal import optimal_policy
 from cautious.types import Sampling, as_float_tensor, check_finite, check_shape, parse_choice, parse_count
 from cautious.worlds.mdp import TabularMDP
 
-FORMAT = 1
 ENSEMBLE, TABLE, WORLD = "belief/ensemble.json", "belief.safetensors", "mdp.safetensors"
 
 
@@ -180,7 +189,7 @@ class CautiousPolicy:
         found = load_json(path)
         if (
             not isinstance(found, dict)
-            or found.get("format") != FORMAT
+            or found.get("format") not in FORMATS
             or found.get("belief") not in ("ensemble", "table")
         ):
             raise BadFileError(f"{path}: not a policy that this version reads (format {FORMAT}).")

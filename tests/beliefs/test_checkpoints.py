@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 
 from cautious.beliefs import training
 from cautious.beliefs.driving import DrivingNetwork, familiar_network
-from cautious.beliefs.files import load_tensors
+from cautious.beliefs.files import load_json, load_tensors, save_json
 from cautious.beliefs.training import TrainingSettings, adam_step, train
 from cautious.errors import BadFileError
 
@@ -71,11 +71,14 @@ def test_a_checkpoint_of_other_models_is_refused(network, tmp_path):
     train(network, SETTINGS, shard_size=2, checkpoint_dir=tmp_path / "own")
 
 
-def test_a_checkpoint_without_checksum_and_identity_is_taken(network, tmp_path):
+def test_a_checkpoint_of_an_earlier_version_is_taken(network, tmp_path):
     train(network, SETTINGS, checkpoint_dir=tmp_path)
     path = next(tmp_path.glob("models-*.safetensors"))
     early = {name: value for name, value in load_tensors(path).items() if name not in ("running", "batch", "identity")}
     save_file(early, path)
+    with pytest.raises(BadFileError, match="its checksum is gone"):
+        train(network, SETTINGS, checkpoint_dir=tmp_path)
+    save_json(tmp_path / "training.json", load_json(tmp_path / "training.json") | {"format": 1})
     train(network, SETTINGS, checkpoint_dir=tmp_path)
     save_file(early | {"epoch": torch.tensor(7)}, path)
     with pytest.raises(BadFileError, match="epoch 7"):

@@ -33,13 +33,12 @@ def test_no_flipped_bit_changes_what_is_read(tmp_path):
         content = path.read_bytes()
         refused = 0
         for place in range(len(content)):
-            for bit in (0, 3, 7):
-                path.write_bytes(content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :])
-                try:
-                    assert is_same(load(path)), (place, bit)
-                except BadFileError:
-                    refused += 1
-        assert refused > 2.5 * len(content)  # the rest is blanks between entries
+            path.write_bytes(content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :])
+            try:
+                assert is_same(load(path)), place
+            except BadFileError:
+                refused += 1
+        assert refused > 0.9 * len(content)  # the rest is blanks between entries
 
 
 def test_json_is_the_same_however_it_is_laid_out(tmp_path):
@@ -50,7 +49,7 @@ def test_json_is_the_same_however_it_is_laid_out(tmp_path):
     path.write_text(json.dumps(found, sort_keys=True).replace(",", ",\r\n"), encoding="utf-8")
     assert load_json(path) == expected
     path.write_text(json.dumps(found | {"level": "2-of-20"}))
-    with pytest.raises(BadFileError, match=r"x\.json: damaged or changed since .* once the entry 'checksum' is gone"):
+    with pytest.raises(BadFileError, match=r"x\.json: damaged, or changed since .* does not fit"):
         load_json(path)
     del found["checksum"]
     path.write_text(json.dumps(found | {"level": "2-of-20"}))
@@ -133,7 +132,8 @@ def without_checksums(folder):
     """As earlier versions wrote them."""
     for path in folder.rglob("*.json"):
         content = json.loads(path.read_text(encoding="utf-8"))
-        path.write_text(json.dumps({name: content[name] for name in content if name not in ("checksum", "files")}))
+        early = {name: content[name] for name in content if name not in ("checksum", "files")}
+        path.write_text(json.dumps(early | {"format": 1}))
     for path in folder.rglob("*.safetensors"):
         save_file(load_file(path), path)
 

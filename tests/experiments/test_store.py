@@ -37,7 +37,7 @@ def test_stages_of_another_run_are_refused(tmp_path):
         store.arrays("stage")
     shutil.copyfile(other.folder / "stage.json", store.folder / "stage.json")
     for read in (store.numbers, store.arrays):
-        with pytest.raises(BadFileError, match=r"stage\.json: from a run with other settings"):
+        with pytest.raises(BadFileError, match=r"stage\.json: another stage .* or of a run with other settings"):
             read("stage")
 
 

@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -26,11 +27,13 @@ from torch import Tensor
 from cautious.errors import BadFileError, CautiousError, MissingFileError
 from cautious.writing import write_whole
 
+FORMAT, FORMATS = 2, (1, 2)
+"""What the entry "format" of a JSON file says now, and what is read: files of format 1 have no checksums."""
 CHECKSUM, FILES = "checksum", "files"
 """Entries that are not content: a file's own checksum, and those of the files that belong to it."""
 KIND = "cautious-sha256:"
 FORM, LENGTH = re.compile(".{15}:[0-9a-f]{64}"), 80
-UNREADABLE = (ValueError, OSError, KeyError, EOFError, RecursionError, safetensors.SafetensorError)
+UNREADABLE = (ValueError, OSError, KeyError, EOFError, RecursionError, TokenError, safetensors.SafetensorError)
 """What the readers raise on a file that is not what it should be."""
 
 
@@ -52,19 +55,20 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
     return checksum
 
 
-def load_tensors(path: Path, expected: str | None = None) -> dict[str, Tensor]:
+def load_tensors(path: Path, expected: str | None = None, *, required: bool = False) -> dict[str, Tensor]:
     """Read all tensors of a safetensors file; runs no code from it.
 
     Args:
         path: The file.
         expected: The checksum that another file has for it (`listed`).
+        required: Refuse a file without a checksum.
     """
     with _whole(path, "safetensors file"):
         with safetensors.safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             claims = _claims({name: text for name, text in (file.metadata() or {}).items() if len(text) == LENGTH})
-        if claims or expected is not None:
-            _compare(path, _checksum_of_tensors(tensors), claims, expected)
+        if claims or required or expected is not None:
+            _compare(path, _checksum_of_tensors(tensors), claims, required, expected)
     return tensors
 
 
@@ -98,20 +102,23 @@ def save_json(path: Path, content: Mapping[str, Any], files: Mapping[str, str] |
     return checksum
 
 
-def load_json(path: Path, expected: str | None = None) -> Any:
+def load_json(path: Path, expected: str | None = None, *, required: bool = False) -> Any:
     """Read a JSON file: its content with the list of its files, without its checksum.
 
     Args:
         path: The file.
         expected: The checksum that another file has for it (`listed`).
+        required: Refuse a file without a checksum, even if it does not say that it is of a format that has one.
     """
     with _whole(path, "JSON file"):
         text = path.read_text(encoding="utf-8")
         found = json.loads(text, parse_constant=_finite, parse_float=_finite, object_pairs_hook=_unique)
-        claims = _claims(found) if isinstance(found, dict) else {}
-        own = {name: value for name, value in found.items() if name != CHECKSUM} if claims else found
-        if claims or expected is not None:
-            _compare(path, checksum_of(own), claims, expected)
+        entries = found if isinstance(found, dict) else {}
+        claims = _claims(entries)
+        required = required or entries.get("format") == FORMAT
+        own = {name: value for name, value in entries.items() if name != CHECKSUM} if claims else found
+        if claims or required or expected is not None:
+            _compare(path, checksum_of(own), claims, required, expected)
     return own
 
 
@@ -156,11 +163,11 @@ def _resembles_checksum(value: Any) -> bool:
     return isinstance(value, str) and (value.startswith(KIND) or FORM.fullmatch(value) is not None)
 
 
-def _compare(path: Path, actual: str, claims: Mapping[str, Any], expected: str | None) -> None:
-    if claims and claims != {CHECKSUM: actual}:
+def _compare(path: Path, actual: str, claims: Mapping[str, Any], required: bool, expected: str | None) -> None:
+    if (claims or required) and claims != {CHECKSUM: actual}:
         raise BadFileError(
-            f"{path}: damaged or changed since it was written: its checksum does not fit what it holds. Restore it from a "
-            f"copy, or delete it and make it again. (A change made on purpose is taken once the entry {CHECKSUM!r} is gone.)"
+            f"{path}: damaged, or changed since it was written: its checksum {'does not fit' if claims else 'is gone'}. "
+            "Restore it from a copy, or delete it and make it again."
         )
     if expected not in (None, actual):
         raise BadFileError(

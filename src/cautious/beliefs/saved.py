@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cautious.beliefs.files import listed, load_json, load_tensors, pick, save_json, save_tensors
+from cautious.beliefs.files import FORMAT, FORMATS, listed, load_json, load_tensors, pick, save_json, save_tensors
 from cautious.errors import BadFileError
 
-FORMAT = 1
 DESCRIPTION, WEIGHTS = "ensemble.json", "models.safetensors"
 
 
@@ -26,7 +25,7 @@ def load_description(folder: Path) -> dict[str, Any]:
     """What the models in a folder are."""
     path = folder / DESCRIPTION
     found = load_json(path)
-    if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("settings"), dict):
+    if not isinstance(found, dict) or found.get("format") not in FORMATS or not isinstance(found.get("settings"), dict):
         raise BadFileError(f"{path}: not an ensemble that this version reads (format {FORMAT}, with settings).")
     return found
 

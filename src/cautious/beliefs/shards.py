@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.files import add_to, checksum_of, load_json, load_tensors, pick, save_json, save_tensors
+from cautious.beliefs.files import FORMAT, add_to, checksum_of, load_json, load_tensors, pick, save_json, save_tensors
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.seeding import seed_of, stream
 from cautious.types import is_number, parse_count
@@ -136,13 +136,14 @@ class Checkpoints:
         self._num_epochs = settings.num_epochs
         self._num_batches = settings.num_batches(network.num_samples)
         self._own: dict[str, Any] = {
-            "format": 1,
+            "format": FORMAT,
             "network": network.name,
             "num_samples": network.num_samples,
             "data": network.fingerprint,
             **asdict(settings),
         }
         path = self._folder / "training.json"
+        self._early = False
         if path.exists():
             self._refuse_if_different(load_json(path))
         else:
@@ -150,7 +151,9 @@ class Checkpoints:
 
     def _refuse_if_different(self, found: Any) -> None:
         there = found if isinstance(found, dict) else {}
-        differing = [name for name, value in self._own.items() if there.get(name) != value]
+        self._early = there.get("format") == 1  # which had no checksums, but the same entries
+        early = {"format": FORMAT} if self._early else {}
+        differing = [name for name, value in self._own.items() if (there | early).get(name) != value]
         if differing:
             what = ", ".join(f"{name} is {there.get(name)!r} there and {self._own[name]!r} here" for name in differing)
             raise BadFileError(
@@ -174,9 +177,14 @@ class Checkpoints:
         path = self._path(models)
         if not path.exists():
             return None
-        tensors = load_tensors(path)
-        early = {"running": torch.zeros(len(models)), "batch": torch.tensor(0), "identity": self._identity(models)}
-        tensors = early | tensors  # what files of earlier versions lack
+        tensors = load_tensors(path, required=not self._early)
+        if self._early:
+            lacking = {
+                "running": torch.zeros(len(models)),
+                "batch": torch.tensor(0),
+                "identity": self._identity(models),
+            }
+            tensors = lacking | tensors
         shapes: dict[str, tuple[int, ...]] = {name: (len(models), self._num_parameters) for name in WEIGHTS}
         shapes |= {name: (len(models),) for name in LOSSES} | {"epoch": (), "batch": ()}
         for name, shape in shapes.items():
@@ -187,6 +195,6 @@ class Checkpoints:
             raise BadFileError(
                 f"{path}: epoch {epoch}, step {batch}: there are {self._num_epochs} of {self._num_batches}."
             )
-        if not torch.equal(tensors["identity"], self._identity(models)):
+        if not torch.equal(pick(tensors, "identity", path), self._identity(models)):
             raise BadFileError(f"{path}: a checkpoint of other models than its name says; delete it, or the folder.")
         return Shard(models, tensors, epoch, device)

@@ -25,14 +25,23 @@ from filelock import FileLock, Timeout
 from torch import Tensor
 
 import cautious.errors
-from cautious.beliefs.files import FILES, checksum_of, listed, load_json, load_tensors, save_json, save_tensors
+from cautious.beliefs.files import (
+    FILES,
+    FORMAT,
+    FORMATS,
+    checksum_of,
+    listed,
+    load_json,
+    load_tensors,
+    save_json,
+    save_tensors,
+)
 from cautious.errors import BadFileError, FolderInUseError
 from cautious.writing import explained
 
-FORMAT = 1
 MANIFEST = "manifest.json"
 RUN = "run"
-"""The entry of a stage that says which run it belongs to: a hash of what the manifest asks for."""
+"""The entry of a stage that says which one it is, of which run: a hash of its name and of what the manifest asks for."""
 PACKAGES = ("cautious", "torch", "numpy", "scipy")
 
 
@@ -43,7 +52,8 @@ class Store:
         """Wrap an opened folder."""
         self.folder = folder
         self.manifest = manifest
-        self._identity = checksum_of([manifest["experiment"], manifest["settings"]])[-16:]
+        self._asked = [manifest["experiment"], manifest["settings"]]
+        self._checked = manifest["format"] == FORMAT
 
     @classmethod
     def create(cls, folder: Path | str, experiment: str, settings: Mapping[str, Any]) -> Store:
@@ -65,8 +75,8 @@ class Store:
         manifest = load_json(path)
         if not isinstance(manifest, dict) or not {"format", "experiment", "settings"} <= manifest.keys():
             raise BadFileError(f"{path}: not the manifest of a run (expected format, experiment and settings).")
-        if manifest["format"] != FORMAT:
-            raise BadFileError(f"{path}: written in format {manifest['format']!r}; this version reads format {FORMAT}.")
+        if manifest["format"] not in FORMATS:
+            raise BadFileError(f"{path}: written in format {manifest['format']!r}; this version reads {FORMATS}.")
         if not isinstance(manifest["experiment"], str) or not isinstance(manifest["settings"], dict):
             raise BadFileError(f"{path}: experiment must be a name, and settings a JSON object.")
         return cls(Path(folder), manifest)
@@ -98,11 +108,11 @@ class Store:
         if arrays:
             path = self._path(stage, "safetensors")
             own[path.name] = save_tensors(path, arrays)
-        save_json(self._path(stage, "json"), {**numbers, RUN: self._identity}, own)
+        save_json(self._path(stage, "json"), {"format": FORMAT, **numbers, RUN: self._identity(stage)}, own)
 
     def numbers(self, stage: str) -> dict[str, Any]:
         """The numbers of a finished stage."""
-        return {name: value for name, value in self._described(stage).items() if name not in (FILES, RUN)}
+        return {name: value for name, value in self._described(stage).items() if name not in ("format", FILES, RUN)}
 
     def arrays(self, stage: str) -> dict[str, Tensor]:
         """The arrays of a finished stage."""
@@ -115,14 +125,19 @@ class Store:
 
     def _described(self, stage: str) -> dict[str, Any]:
         path = self._path(stage, "json")
-        found = load_json(path)
+        found = load_json(path, required=self._checked)
         if not isinstance(found, dict):
             raise BadFileError(f"{path}: expected a JSON object.")
-        if found.get(RUN, self._identity) != self._identity:
+        if found.get(RUN, None if self._checked else self._identity(stage)) != self._identity(stage):
             raise BadFileError(
-                f"{path}: from a run with other settings than this folder's manifest has. Delete it to have it made again."
+                f"{path}: another stage than its name says, or of a run with other settings than this folder's manifest has. "
+                "Delete it to have it made again."
             )
         return found
+
+    def _identity(self, stage: str) -> str:
+        """Tells a stage of this run from any other."""
+        return checksum_of([*self._asked, stage])[-16:]
 
     def _path(self, stage: str, ending: str) -> Path:
         if Path(stage).name != stage:
