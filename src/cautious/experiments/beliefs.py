@@ -15,7 +15,8 @@ from cautious.beliefs.saved import DESCRIPTION
 from cautious.beliefs.shards import StackedNetwork, TrainingSettings
 from cautious.beliefs.training import TrainedModels, train
 from cautious.experiments.progress import Tell
-from cautious.experiments.store import Store, hardware_name
+from cautious.experiments.store import Store
+from cautious.experiments.surroundings import hardware_name
 
 Lesson = TypeVar("Lesson", bound=StackedNetwork)
 

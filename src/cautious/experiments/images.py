@@ -25,7 +25,8 @@ from cautious.experiments.beliefs import kept_belief
 from cautious.experiments.image_settings import ImageExperiment, Variant
 from cautious.experiments.image_studies import behaviour_of, dial_study, model_study
 from cautious.experiments.progress import Progress, titled
-from cautious.experiments.store import Store, hardware_name
+from cautious.experiments.store import Store
+from cautious.experiments.surroundings import hardware_name
 from cautious.worlds.data import ImageSet, has_images, load_images
 from cautious.worlds.images import class_balanced_subset, perturbed
 

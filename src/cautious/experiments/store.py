@@ -3,6 +3,7 @@
     manifest.json            settings, versions, hardware, commit, date
     <stage>.json             numbers of a finished stage
     <stage>.safetensors      its arrays
+    <stage>.parts            pieces of an unfinished stage
 
 A stage is written whole; one that is there is finished, so that an interrupted run goes on where it was. It knows the
 checksum of its arrays, and the run that it belongs to.
@@ -10,21 +11,15 @@ checksum of its arrays, and the run that it belongs to.
 
 from __future__ import annotations
 
-import datetime
-import importlib.metadata
-import os
-import platform
-import subprocess
+import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 from filelock import FileLock, Timeout
 from torch import Tensor
 
-import cautious.errors
 from cautious.beliefs.files import (
     FILES,
     FORMAT,
@@ -37,12 +32,12 @@ from cautious.beliefs.files import (
     save_tensors,
 )
 from cautious.errors import BadFileError, FolderInUseError
+from cautious.experiments.surroundings import surroundings
 from cautious.writing import explained
 
 MANIFEST = "manifest.json"
 RUN = "run"
 """The entry of a stage that says which one it is, of which run: a hash of its name and of what the manifest asks for."""
-PACKAGES = ("cautious", "torch", "numpy", "scipy")
 
 
 class Store:
@@ -81,9 +76,18 @@ class Store:
             raise BadFileError(f"{path}: experiment must be a name, and settings a JSON object.")
         return cls(Path(folder), manifest)
 
-    def alone(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def alone(self) -> Iterator[None]:
         """Keep the folder to this process while it writes; refuse it if another one is at work there."""
-        return _alone_in(self.folder)
+        with _alone_in(self.folder):
+            for parts in self.folder.glob("*.parts"):
+                if self.has(parts.stem):
+                    shutil.rmtree(parts, ignore_errors=True)
+            yield
+
+    def parts(self, stage: str) -> Store:
+        """Where pieces of a stage are kept until it is finished, so that an interruption costs one piece at most."""
+        return Store(self._path(stage, "parts"), self.manifest)
 
     def has(self, stage: str) -> bool:
         """Whether a stage is finished."""
@@ -109,6 +113,7 @@ class Store:
             path = self._path(stage, "safetensors")
             own[path.name] = save_tensors(path, arrays)
         save_json(self._path(stage, "json"), {"format": FORMAT, **numbers, RUN: self._identity(stage)}, own)
+        shutil.rmtree(self._path(stage, "parts"), ignore_errors=True)
 
     def numbers(self, stage: str) -> dict[str, Any]:
         """The numbers of a finished stage."""
@@ -185,12 +190,6 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def hardware_name(device: torch.device | str) -> str:
-    """What does the work on a device, in words."""
-    place = torch.device(device)
-    return torch.cuda.get_device_name(place) if place.type == "cuda" else f"{_cpu_name()}, {os.cpu_count()} cores"
-
-
 def as_lists(measured: Mapping[str, Tensor]) -> dict[str, Any]:
     """Tensors as nested lists for JSON, NaN (nothing to measure) as None."""
 
@@ -200,40 +199,3 @@ def as_lists(measured: Mapping[str, Tensor]) -> dict[str, Any]:
         return None if value != value else value
 
     return {name: plain(value.tolist()) for name, value in measured.items()}
-
-
-def surroundings() -> dict[str, Any]:
-    """Date, versions, hardware and commit: what a number needs beside it."""
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": _commit(),
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
-        "hardware": {"machine": platform.machine(), "cpu": _cpu_name(), "cores": os.cpu_count(), "gpu": gpu},
-    }
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or "unknown"
-
-
-def _commit() -> str | None:
-    """The commit of the source tree that this package runs from, with a mark if it was changed since."""
-    root = Path(cautious.errors.__file__).parent
-    try:
-        call = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
-        found = subprocess.run(call, capture_output=True, text=True, check=True, timeout=10)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return found.stdout.strip() or None
