@@ -31,6 +31,7 @@ from fuzz_kinds import KINDS, signature
 from fuzz_mutations import mutations_for
 
 from cautious.errors import CautiousError
+from cautious.experiments.surroundings import surroundings_line
 from cautious.seeding import stream
 
 OUTCOMES = ("refused", "same", "different", "crash", "hang", "other error")
@@ -177,6 +178,7 @@ def main() -> None:
     if arguments.serve:
         serve()
         return
+    print(f"{surroundings_line()}\n")
     started = time.perf_counter()
     counts, wrong = fuzz(arguments.count, arguments.seed, arguments.keep)
     print(table(counts))

@@ -34,6 +34,16 @@ def surroundings() -> dict[str, Any]:
     }
 
 
+def surroundings_line() -> str:
+    """The same in one line, for what a command prints."""
+    found = surroundings()
+    hardware, versions = found["hardware"], found["versions"]
+    return (
+        f"{found['date'][:10]}, commit {found['commit']}, {hardware['gpu'] or hardware['cpu']}, {hardware['cores']} cores, "
+        f"Python {versions['python']}, torch {versions['torch']}"
+    )
+
+
 def _version(package: str) -> str:
     try:
         return importlib.metadata.version(package)
