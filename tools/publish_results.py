@@ -10,12 +10,12 @@ import shutil
 import sys
 from pathlib import Path
 
-from cautious.beliefs.files import load_tensors, save_tensors, write_whole
 from cautious.experiments.store import Store
 from cautious.report.contents import contents_of, figures_of, ledger_of, tables_of
 from cautious.report.figures import save_figure
 from cautious.report.ledger import Verdict
 from cautious.report.tables import Table
+from cautious.writing import write_whole
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PAGE = ROOT / "results", ROOT / "docs" / "results.md"
@@ -34,12 +34,14 @@ def publish(name: str, run: Path) -> None:
     store = Store.open(run)
     target = RESULTS / name
     target.mkdir(parents=True, exist_ok=True)
+    letters = sorted(path.stem for path in store.folder.glob("*letters*.safetensors"))
     for path in sorted(store.folder.iterdir()):
-        if path.suffix == ".safetensors" and "letters" in path.stem:
-            tensors = load_tensors(path)
-            save_tensors(target / path.name, {key: tensors[key] for key in tensors if not key.startswith("samples-")})
-        elif path.suffix in (".json", ".safetensors", ".txt"):
+        if path.suffix in (".json", ".safetensors", ".txt") and path.stem not in letters:
             shutil.copyfile(path, target / path.name)
+    copy = Store.open(target)
+    for stage in letters:
+        arrays = {key: array for key, array in store.arrays(stage).items() if not key.startswith("samples-")}
+        copy.save(stage, store.numbers(stage), arrays)
 
 
 def section(folder: Path) -> str:

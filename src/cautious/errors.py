@@ -23,3 +23,7 @@ class SolverError(CautiousError, RuntimeError):
 
 class FolderInUseError(CautiousError):
     """Another process is writing to the same run."""
+
+
+class WriteError(CautiousError, OSError):
+    """A file that could not be written: no room, no permission, no such place. What was there before is still there."""

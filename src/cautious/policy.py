@@ -11,7 +11,17 @@ import numpy as np
 from torch import Tensor
 
 from cautious.beliefs.ensemble import RewardEnsemble
-from cautious.beliefs.files import load_json, load_tensors, pick, save_json, save_tensors
+from cautious.beliefs.files import (
+    FORMAT,
+    FORMATS,
+    checksum_of,
+    listed,
+    load_json,
+    load_tensors,
+    pick,
+    save_json,
+    save_tensors,
+)
 from cautious.beliefs.table import TableBelief, state_numbers
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.ops.risk import KofN
@@ -23,7 +33,7 @@ from cautious.solvers.optimal import optimal_policy
 from cautious.types import Sampling, as_float_tensor, check_finite, check_shape, parse_choice, parse_count
 from cautious.worlds.mdp import TabularMDP
 
-FORMAT = 1
+ENSEMBLE, TABLE, WORLD = "belief/ensemble.json", "belief.safetensors", "mdp.safetensors"
 
 
 class Belief(Protocol):
@@ -152,44 +162,46 @@ class CautiousPolicy:
             raise InvalidInputError(
                 f"save: a belief of type {type(self.belief).__name__} cannot be written; a RewardEnsemble or an array can."
             )
-        kind = "ensemble" if isinstance(self.belief, RewardEnsemble) else "table"
+        folder, files = Path(folder), {}
         if isinstance(self.belief, RewardEnsemble):
-            self.belief.save(Path(folder) / "belief")
+            self.belief.save(folder / "belief")
+            files[ENSEMBLE] = checksum_of(load_json(folder / ENSEMBLE))
         else:
-            save_tensors(Path(folder) / "belief.safetensors", {"rewards": self.belief.table})
+            files[TABLE] = save_tensors(folder / TABLE, {"rewards": self.belief.table})
         if self.mdp is not None:
-            save_mdp(Path(folder) / "mdp.safetensors", self.mdp)
+            files[WORLD] = save_mdp(folder / WORLD, self.mdp)
         described = {
             "format": FORMAT,
-            "belief": kind,
+            "belief": "ensemble" if ENSEMBLE in files else "table",
             "level": str(self.level),
             "num_iterations": self._num_iterations,
             "sampling": str(self._sampling),
             "seed": self._seed,
             "mdp": self.mdp is not None,
         }
-        save_json(Path(folder) / "policy.json", described)
+        save_json(folder / "policy.json", described, files)
 
     @classmethod
     def load(cls, folder: Path | str, network: Any = None) -> CautiousPolicy:
         """Read what `save` wrote; runs no code from it. `network` as in `RewardEnsemble.load`."""
-        path = Path(folder) / "policy.json"
+        folder = Path(folder)
+        path = folder / "policy.json"
         found = load_json(path)
         if (
             not isinstance(found, dict)
-            or found.get("format") != FORMAT
+            or found.get("format") not in FORMATS
             or found.get("belief") not in ("ensemble", "table")
         ):
             raise BadFileError(f"{path}: not a policy that this version reads (format {FORMAT}).")
         belief: Any
         if found["belief"] == "ensemble":
-            belief = RewardEnsemble.load(Path(folder) / "belief", network)
+            load_json(folder / ENSEMBLE, listed(found, ENSEMBLE))
+            belief = RewardEnsemble.load(folder / "belief", network)
         else:
-            table = Path(folder) / "belief.safetensors"
-            belief = pick(load_tensors(table), "rewards", table)
+            belief = pick(load_tensors(folder / TABLE, listed(found, TABLE)), "rewards", folder / TABLE)
         options = {name: found.get(name) for name in ("num_iterations", "sampling", "seed")}
         try:
-            mdp = load_mdp(Path(folder) / "mdp.safetensors") if found.get("mdp") else None
+            mdp = load_mdp(folder / WORLD, listed(found, WORLD)) if found.get("mdp") else None
             return cls(belief, found.get("level"), mdp=mdp, **options)  # type: ignore[arg-type]
         except InvalidInputError as error:
             raise BadFileError(f"{path}: {error}") from None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
 
 from cautious import RewardEnsemble, solve_bandit
 from cautious.beliefs import ensemble as ensemble_module
+from cautious.beliefs.files import load_json, save_json
 from cautious.beliefs.image_network import ImageNetwork
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 
@@ -84,17 +83,17 @@ def test_spoilt_files_are_refused(tmp_path):
     belief = random_ensemble(2)
     with pytest.raises(MissingFileError):
         RewardEnsemble.load(tmp_path / "nothing")
-    for name, change in {
-        "network": {"network": "other"},
-        "format": {"format": 99},
-        "actions": {"num_actions": 10},
-        "kind": {"num_actions": "11"},
-        "bit": {"help_bit": 1},
-    }.items():
+    for name, change, says in (
+        ("network", {"network": "other"}, "network 'other' is not one"),
+        ("format", {"format": 99}, "not an ensemble that this version reads"),
+        ("actions", {"num_actions": 10}, "parameters have shape"),
+        ("kind", {"num_actions": "11"}, "must be a count"),
+        ("bit", {"help_bit": 1}, "a truth value"),
+    ):
         belief.save(tmp_path / name)
         path = tmp_path / name / "ensemble.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | change))
-        with pytest.raises(BadFileError, match=name):
+        save_json(path, load_json(path) | change)
+        with pytest.raises(BadFileError, match=says):
             RewardEnsemble.load(tmp_path / name)
     belief.save(tmp_path / "cut")
     weights = tmp_path / "cut" / "models.safetensors"

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from cautious.beliefs import training
@@ -19,9 +20,10 @@ from cautious.beliefs.driving import (
     forward,
     split_parameters,
 )
+from cautious.beliefs.files import save_json
 from cautious.beliefs.shards import Batch
 from cautious.beliefs.training import Shard, TrainingSettings, adam_step, shuffles, train
-from cautious.errors import BadFileError, InvalidInputError
+from cautious.errors import BadFileError, InvalidInputError, WriteError
 from cautious.seeding import seed_of
 from cautious.worlds.driving import driving_world, network_image
 
@@ -168,16 +170,26 @@ def test_an_interrupted_training_ends_with_the_same_bits(network, tmp_path, monk
 
 
 def test_a_write_that_fails_keeps_the_last_whole_checkpoint(network, tmp_path, monkeypatch):
-    train(network, SETTINGS, checkpoint_dir=tmp_path)
+    def stop(done, total):
+        if done == 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train(network, SETTINGS, checkpoint_dir=tmp_path, progress=stop)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert len(before) == 2
 
     def full_disk(*_):
-        raise OSError(28, "No space left on device")
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
     monkeypatch.setattr("safetensors.torch.save_file", full_disk)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(WriteError, match=r"No space left on device\). Make room on the disk"):
         train(network, SETTINGS, checkpoint_dir=tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    monkeypatch.undo()
+    assert torch.equal(
+        train(network, SETTINGS, checkpoint_dir=tmp_path).parameters, train(network, SETTINGS).parameters
+    )
 
 
 def test_a_folder_of_another_experiment_is_refused(network, tmp_path):
@@ -281,7 +293,7 @@ class TestEnsemble:
         DrivingEnsemble(torch.zeros(2, 7), torch.zeros(2), {}).save(tmp_path / "small")
         with pytest.raises(BadFileError, match="expected \\[M, 7052\\]"):
             DrivingEnsemble.load(tmp_path / "small")
-        (tmp_path / "small" / "ensemble.json").write_text('{"network": "other"}')
+        save_json(tmp_path / "small" / "ensemble.json", {"format": 1, "network": "other", "settings": {}})
         with pytest.raises(BadFileError, match="not a driving ensemble"):
             DrivingEnsemble.load(tmp_path / "small")
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from cautious.cli import console
@@ -28,3 +30,21 @@ def test_failures_end_in_one_line_and_a_status(capsys, error, status):
         console.run_verb(run)
     assert stop.value.code == status
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+def test_signals_stop_a_verb_as_ctrl_c_does(capsys, number, status):
+    before = signal.getsignal(number)
+    with pytest.raises(SystemExit) as stop:
+        console.run_verb(lambda: signal.raise_signal(number))
+    assert stop.value.code == status
+    assert "what was finished is kept" in capsys.readouterr().err
+    assert signal.getsignal(number) is before
+
+
+def test_what_nohup_ignores_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        console.run_verb(lambda: signal.raise_signal(signal.SIGHUP))
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -13,7 +13,7 @@ from cautious.beliefs.driving import DrivingEnsemble
 from cautious.cli.main import main
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 from cautious.evaluation.driving import safety_statistics
-from cautious.experiments import driving
+from cautious.experiments import beliefs, driving
 from cautious.experiments.drives import drive_both, sample_drive, trained_belief
 from cautious.experiments.driving import SCALES, experiment_at, run_driving
 from cautious.experiments.store import Store
@@ -68,7 +68,7 @@ def test_a_run_holds_everything_a_figure_needs(finished):
 
 def test_a_finished_run_is_not_run_again(finished, tmp_path, monkeypatch):
     store = copy_of(finished, tmp_path / "run")
-    monkeypatch.setattr(driving, "train", None)
+    monkeypatch.setattr(beliefs, "train", None)
     monkeypatch.setattr(driving, "solve_mdp", None)
     assert run_driving(experiment_at("smoke"), store.folder).numbers("novel-p1") == finished.numbers("novel-p1")
 
@@ -105,7 +105,7 @@ def test_broken_stores_are_named(finished, tmp_path):
 def test_every_figure_redraws_from_a_copied_store_without_training(finished, tmp_path, monkeypatch):
     store = copy_of(finished, tmp_path / "elsewhere")
     shutil.rmtree(store.folder / "belief")
-    monkeypatch.setattr(driving, "train", None)
+    monkeypatch.setattr(beliefs, "train", None)
     report = write_report(store)
     text = report.read_text(encoding="utf-8")
     for name in FIGURES:

@@ -31,8 +31,8 @@ from cautious.beliefs.driving_inputs import (
     SIZES,
     PairInputs,
 )
-from cautious.beliefs.files import load_json, load_tensors, pick, save_json, save_tensors
 from cautious.beliefs.kernels import triton_available
+from cautious.beliefs.saved import load_description, load_models, save_models
 from cautious.beliefs.shards import Batch, Shard, TrainingSettings, fingerprint_of
 from cautious.beliefs.table import state_numbers
 from cautious.errors import BadFileError, InvalidInputError
@@ -215,25 +215,15 @@ class DrivingEnsemble:
 
     def save(self, folder: Path | str) -> None:
         """Write weights and settings (safetensors, JSON)."""
-        save_tensors(Path(folder) / "models.safetensors", {"parameters": self.parameters, "losses": self.losses})
-        save_json(
-            Path(folder) / "ensemble.json", {"format": 1, "network": DrivingNetwork.name, "settings": self.settings}
-        )
+        save_models(Path(folder), {"network": DrivingNetwork.name}, self.settings, self.parameters, self.losses)
 
     @classmethod
     def load(cls, folder: Path | str) -> DrivingEnsemble:
         """Read what `save` wrote."""
-        described = load_json(Path(folder) / "ensemble.json")
-        if not isinstance(described, dict) or described.get("network") != DrivingNetwork.name:
+        described = load_description(Path(folder))
+        if described.get("network") != DrivingNetwork.name:
             raise BadFileError(f"{folder}: not a driving ensemble (expected network {DrivingNetwork.name!r}).")
-        path = Path(folder) / "models.safetensors"
-        tensors = load_tensors(path)
-        parameters = pick(tensors, "parameters", path)
-        if parameters.dim() != 2 or parameters.shape[1] != NUM_PARAMETERS:
-            raise BadFileError(
-                f"{path}: parameters have shape {list(parameters.shape)}, expected [M, {NUM_PARAMETERS}]."
-            )
-        return cls(parameters.float(), pick(tensors, "losses", path).float(), described.get("settings", {}))
+        return cls(*load_models(Path(folder), described, NUM_PARAMETERS), described["settings"])
 
 
 def familiar_network(appearance_probability: float) -> DrivingNetwork:

@@ -12,13 +12,12 @@ from torch import Tensor
 from cautious.beliefs.cores import on_every_core
 from cautious.beliefs.diagnosis import Diagnosis
 from cautious.beliefs.driving import DrivingEnsemble, DrivingNetwork
-from cautious.beliefs.files import load_json, load_tensors, pick, save_json, save_tensors
 from cautious.beliefs.networks import Network, restored
+from cautious.beliefs.saved import DESCRIPTION, load_description, load_models, save_models
 from cautious.beliefs.table import state_numbers
-from cautious.errors import BadFileError, InvalidInputError
+from cautious.errors import InvalidInputError
 from cautious.types import ArrayLike, as_device
 
-FORMAT = 1
 SHIPPED = Path(__file__).parent / "shipped"
 SHIPPED_NAMES = ("ask-for-help", "driving")
 BLOCK = {"cpu": (4, 64), "cuda": (16, 1024)}
@@ -102,15 +101,8 @@ class RewardEnsemble:
 
     def save(self, folder: Path | str) -> None:
         """Write weights and settings (safetensors, JSON)."""
-        tensors = {"parameters": self.parameters, "losses": self.losses}
-        save_tensors(Path(folder) / "models.safetensors", tensors)
-        described = {
-            "format": FORMAT,
-            "network": self.network.name,
-            **self.network.describe(),
-            "settings": self.settings,
-        }
-        save_json(Path(folder) / "ensemble.json", described)
+        network = {"network": self.network.name, **self.network.describe()}
+        save_models(Path(folder), network, self.settings, self.parameters, self.losses)
 
     @classmethod
     def load(cls, folder: Path | str, network: Network | None = None) -> Any:
@@ -122,24 +114,11 @@ class RewardEnsemble:
             network: The architecture, where it is a user's own module (`ModuleNetwork`): a file does not hold its code.
         """
         folder = shipped_folder(folder)
-        path = folder / "ensemble.json"
-        found = load_json(path)
-        if isinstance(found, dict) and found.get("network") == DrivingNetwork.name:
+        found = load_description(folder)
+        if found.get("network") == DrivingNetwork.name:
             return DrivingEnsemble.load(folder)
-        if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("settings"), dict):
-            raise BadFileError(f"{path}: not an ensemble that this version reads (format {FORMAT}, with settings).")
-        network = restored(found, path) if network is None else network
-        settings = found["settings"]
-        path = folder / "models.safetensors"
-        tensors = load_tensors(path)
-        parameters, losses = (pick(tensors, name, path) for name in ("parameters", "losses"))
-        if parameters.dim() != 2 or parameters.shape[1] != network.num_parameters or not len(parameters):
-            raise BadFileError(
-                f"{path}: parameters have shape {list(parameters.shape)}, expected [M, {network.num_parameters}]."
-            )
-        if not bool(torch.isfinite(parameters.float()).all()):
-            raise BadFileError(f"{path}: some weights are not finite numbers.")
-        return cls(network, parameters.float(), losses.float(), settings)
+        network = restored(found, folder / DESCRIPTION) if network is None else network
+        return cls(network, *load_models(folder, found, network.num_parameters), found["settings"])
 
     @torch.no_grad()
     def _predict(
@@ -167,7 +146,7 @@ class RewardEnsemble:
 
 def shipped_folder(folder: Path | str) -> Path:
     """The folder of a belief that comes with the package, if it is named; else the folder itself."""
-    there = (Path(folder) / "ensemble.json").exists()
+    there = (Path(folder) / DESCRIPTION).exists()
     return SHIPPED / str(folder) if str(folder) in SHIPPED_NAMES and not there else Path(folder)
 
 

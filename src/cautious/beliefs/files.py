@@ -1,63 +1,82 @@
-"""Arrays and settings on disk: safetensors and JSON, never pickle; written whole or not at all."""
+"""Arrays and settings on disk: safetensors and JSON, never pickle; written whole or not at all, checked when read.
+
+Every file carries a checksum of its content, and a JSON file those of the files that belong to it: what is damaged, or
+comes from another save, is refused and not believed. Files of earlier versions, and other people's, carry none and are
+taken as they are. A checksum tells of damage, not of forgery.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
+import math
 import os
-import tempfile
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor
 
-from cautious.errors import BadFileError, MissingFileError
+from cautious.errors import BadFileError, CautiousError, MissingFileError
+from cautious.writing import write_whole
+
+FORMAT, FORMATS = 2, (1, 2)
+"""What the entry "format" of a JSON file says now, and what is read: files of format 1 have no checksums."""
+CHECKSUM, FILES = "checksum", "files"
+"""Entries that are not content: a file's own checksum, and those of the files that belong to it."""
+KIND = "cautious-sha256:"
+FORM, LENGTH = re.compile(".{15}:[0-9a-f]{64}"), 80
+UNREADABLE = (ValueError, OSError, KeyError, EOFError, RecursionError, TokenError, safetensors.SafetensorError)
+"""What the readers raise on a file that is not what it should be."""
 
 
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary neighbour of `path`, then rename it: readers see the old file or the new, never half."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        write(temporary)
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Write named tensors as one safetensors file."""
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
+    """Write named tensors as one safetensors file; returns their checksum."""
     own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    write_whole(path, lambda target: safetensors.torch.save_file(own, target, dict(metadata or {})))
+    checksum = _checksum_of_tensors(own)
+
+    def write(target: Path) -> None:
+        try:
+            safetensors.torch.save_file(own, target, {CHECKSUM: checksum})
+        except safetensors.SafetensorError as error:
+            number = re.search(r"os error (\d+)", str(error))  # of a full disk and the like; it is said nowhere else
+            if number is None:
+                raise
+            raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
+
+    write_whole(path, write)
+    return checksum
 
 
-def load_tensors(path: Path) -> dict[str, Tensor]:
-    """Read all tensors of a safetensors file; runs no code from it."""
-    _require(path)
-    try:
-        return safetensors.torch.load_file(path)
-    except (safetensors.SafetensorError, ValueError, KeyError, OSError) as error:
-        raise BadFileError(
-            f"{path}: not a whole safetensors file ({error}); it may be truncated or of another kind."
-        ) from None
+def load_tensors(path: Path, expected: str | None = None, *, required: bool = False) -> dict[str, Tensor]:
+    """Read all tensors of a safetensors file; runs no code from it.
+
+    Args:
+        path: The file.
+        expected: The checksum that another file has for it (`listed`).
+        required: Refuse a file without a checksum.
+    """
+    with _whole(path, "safetensors file"):
+        with safetensors.safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            claims = _claims({name: text for name, text in (file.metadata() or {}).items() if len(text) == LENGTH})
+        if claims or required or expected is not None:
+            _compare(path, _checksum_of_tensors(tensors), claims, required, expected)
+    return tensors
 
 
 def load_array(path: Path, name: str) -> Tensor | np.ndarray:
     """One array of a user's: the tensor `name` of a safetensors file, or a .npy file (memory-mapped, never unpickled)."""
     if path.suffix == ".npy":
-        _require(path)
-        try:
+        with _whole(path, ".npy file of numbers"):
             return np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, OSError, EOFError) as error:
-            raise BadFileError(f"{path}: not a whole .npy file of numbers ({error}).") from None
     return pick(load_tensors(path), name, path)
 
 
@@ -68,21 +87,118 @@ def pick(tensors: Mapping[str, Tensor], name: str, path: Path) -> Tensor:
     return tensors[name]
 
 
-def save_json(path: Path, content: Any) -> None:
-    """Write settings or results as readable JSON."""
-    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+def save_json(path: Path, content: Mapping[str, Any], files: Mapping[str, str] | None = None) -> str:
+    """Write settings or results as readable JSON; returns their checksum.
+
+    Args:
+        path: The file.
+        content: What to keep.
+        files: Checksums of files that belong to it, by name. Those are written first: this one marks them as finished.
+    """
+    own = _plain({**content, FILES: files} if files else content)
+    checksum = checksum_of(own)
+    text = json.dumps({**own, CHECKSUM: checksum}, indent=2, ensure_ascii=False) + "\n"
     write_whole(path, lambda target: target.write_text(text, encoding="utf-8"))
+    return checksum
 
 
-def load_json(path: Path) -> Any:
-    """Read a JSON file."""
-    _require(path)
+def load_json(path: Path, expected: str | None = None, *, required: bool = False) -> Any:
+    """Read a JSON file: its content with the list of its files, without its checksum.
+
+    Args:
+        path: The file.
+        expected: The checksum that another file has for it (`listed`).
+        required: Refuse a file without a checksum, even if it does not say that it is of a format that has one.
+    """
+    with _whole(path, "JSON file"):
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text, parse_constant=_finite, parse_float=_finite, object_pairs_hook=_unique)
+        entries = found if isinstance(found, dict) else {}
+        claims = _claims(entries)
+        required = required or entries.get("format") == FORMAT
+        own = {name: value for name, value in entries.items() if name != CHECKSUM} if claims else found
+        if claims or required or expected is not None:
+            _compare(path, checksum_of(own), claims, required, expected)
+    return own
+
+
+def listed(described: Any, name: str) -> str | None:
+    """The checksum that a JSON file's content has for a file that belongs to it; None if it has none."""
+    files = described.get(FILES) if isinstance(described, dict) else None
+    return files.get(name) if isinstance(files, dict) else None
+
+
+def checksum_of(content: Any) -> str:
+    """The checksum of what a JSON file holds, however it is laid out."""
+    text = json.dumps(_plain(content), sort_keys=True, separators=(",", ":"))
+    return KIND + hashlib.sha256(text.encode()).hexdigest()
+
+
+def add_to(digest: hashlib._Hash, array: Tensor) -> None:
+    """Let a hash take in an array's type, shape and bytes."""
+    digest.update(str((array.dtype, tuple(array.shape))).encode())
+    own = array.detach().cpu().contiguous().reshape(-1)
+    digest.update(own.view(torch.uint8).numpy().data)
+
+
+def _checksum_of_tensors(tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(json.dumps(name).encode())
+        add_to(digest, tensors[name])
+    return KIND + digest.hexdigest()
+
+
+def _plain(content: Any) -> Any:
+    """As JSON will have it: lists for tuples, texts as keys, no number that is none."""
+    return json.loads(json.dumps(content, allow_nan=False))
+
+
+def _claims(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry that is a checksum; also one whose name or text is damaged, or damage would pass as an old file."""
+    return {name: value for name, value in entries.items() if name == CHECKSUM or _resembles_checksum(value)}
+
+
+def _resembles_checksum(value: Any) -> bool:
+    return isinstance(value, str) and (value.startswith(KIND) or FORM.fullmatch(value) is not None)
+
+
+def _compare(path: Path, actual: str, claims: Mapping[str, Any], required: bool, expected: str | None) -> None:
+    if (claims or required) and claims != {CHECKSUM: actual}:
+        raise BadFileError(
+            f"{path}: damaged, or changed since it was written: its checksum {'does not fit' if claims else 'is gone'}. "
+            "Restore it from a copy, or delete it and make it again."
+        )
+    if expected not in (None, actual):
+        raise BadFileError(
+            f"{path}: not the file that was saved with the others: a save was interrupted, or a file exchanged. Restore "
+            "all of them from one copy, or make them again."
+        )
+
+
+@contextlib.contextmanager
+def _whole(path: Path, kind: str) -> Iterator[None]:
+    """What goes wrong in reading, as an error that names the file."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadFileError(f"{path}: not a whole JSON file ({error}).") from None
+        if not path.is_file():
+            raise MissingFileError(f"{path}: there is no such file.")
+        yield
+    except CautiousError:
+        raise
+    except UNREADABLE as error:
+        what = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise BadFileError(f"{path}: not a whole {kind} ({what}); it may be truncated or of another kind.") from None
 
 
-def _require(path: Path) -> None:
-    if not path.is_file():
-        raise MissingFileError(f"{path}: there is no such file.")
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no number that a file may hold")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an entry is there twice")
+    return found

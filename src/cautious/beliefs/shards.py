@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.files import load_json, load_tensors, pick, save_json, save_tensors
+from cautious.beliefs.files import FORMAT, add_to, checksum_of, load_json, load_tensors, pick, save_json, save_tensors
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.seeding import seed_of, stream
 from cautious.types import is_number, parse_count
@@ -38,6 +38,10 @@ class TrainingSettings:
         if not (is_number(self.weight_decay) and np.isfinite(self.weight_decay) and self.weight_decay >= 0):
             raise InvalidInputError(f"weight_decay={self.weight_decay!r} must be zero or a positive number.")
         seed_of(self.seed)
+
+    def num_batches(self, num_samples: int) -> int:
+        """Steps of one epoch."""
+        return -(-num_samples // self.batch_size)
 
 
 class Batch(NamedTuple):
@@ -83,22 +87,26 @@ def fingerprint_of(*arrays: Tensor) -> str:
     """A short hash of some arrays' content and shape."""
     digest = hashlib.sha256()
     for array in arrays:
-        digest.update(str((array.dtype, tuple(array.shape))).encode())
-        digest.update(np.ascontiguousarray(array.detach().cpu().numpy()).tobytes())
+        add_to(digest, array)
     return digest.hexdigest()[:16]
 
 
 class Shard:
     """Some models in the middle of training."""
 
-    def __init__(self, models: range, tensors: dict[str, Tensor], epoch: int, device: torch.device) -> None:
+    def __init__(self, models: range, tensors: Mapping[str, Tensor], epoch: int, device: torch.device) -> None:
         """Take weights, Adam's two averages and losses; `epoch` is how many are done."""
         self.models = models
         self.epoch = epoch
+        self.batch = int(tensors.get("batch", 0))
+        """How many steps of the next epoch are done."""
         self.parameters = tensors["parameters"].to(device)
         self.first_moment = tensors["first_moment"].to(device)
         self.second_moment = tensors["second_moment"].to(device)
         self.losses = tensors["losses"].to(device)
+        """Each model's mean loss over its last epoch, [M]."""
+        self.running = tensors.get("running", torch.zeros_like(self.losses)).to(device)
+        """Sum of its losses over the samples of the steps done since, [M]."""
 
     @classmethod
     def fresh(cls, network: StackedNetwork, settings: TrainingSettings, models: range, device: torch.device) -> Shard:
@@ -111,8 +119,11 @@ class Shard:
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that a checkpoint keeps."""
-        names = ("parameters", "first_moment", "second_moment", "losses")
-        return {name: getattr(self, name) for name in names} | {"epoch": torch.tensor(self.epoch)}
+        counts = {"epoch": torch.tensor(self.epoch), "batch": torch.tensor(self.batch)}
+        return {name: getattr(self, name) for name in (*WEIGHTS, *LOSSES)} | counts
+
+
+WEIGHTS, LOSSES = ("parameters", "first_moment", "second_moment"), ("losses", "running")
 
 
 class Checkpoints:
@@ -121,44 +132,69 @@ class Checkpoints:
     def __init__(self, folder: Path, network: StackedNetwork, settings: TrainingSettings) -> None:
         """Open the folder, or start it; refuse one that belongs to another experiment."""
         self._folder = Path(folder)
-        self._shape = network.num_parameters
-        own: dict[str, Any] = {
-            "format": 1,
+        self._num_parameters = network.num_parameters
+        self._num_epochs = settings.num_epochs
+        self._num_batches = settings.num_batches(network.num_samples)
+        self._own: dict[str, Any] = {
+            "format": FORMAT,
             "network": network.name,
             "num_samples": network.num_samples,
             "data": network.fingerprint,
             **asdict(settings),
         }
         path = self._folder / "training.json"
+        self._early = False
         if path.exists():
-            found = load_json(path)
-            differing = [name for name in own if not isinstance(found, dict) or found.get(name) != own[name]]
-            if differing:
-                what = ", ".join(
-                    f"{name} is {found.get(name)!r} there and {own[name]!r} here" if isinstance(found, dict) else name
-                    for name in differing
-                )
-                raise BadFileError(
-                    f"{self._folder}: holds checkpoints of another experiment ({what}); choose another folder or delete it."
-                )
+            self._refuse_if_different(load_json(path))
         else:
-            save_json(path, own)
+            save_json(path, self._own)
+
+    def _refuse_if_different(self, found: Any) -> None:
+        there = found if isinstance(found, dict) else {}
+        self._early = there.get("format") == 1  # which had no checksums, but the same entries
+        early = {"format": FORMAT} if self._early else {}
+        differing = [name for name, value in self._own.items() if (there | early).get(name) != value]
+        if differing:
+            what = ", ".join(f"{name} is {there.get(name)!r} there and {self._own[name]!r} here" for name in differing)
+            raise BadFileError(
+                f"{self._folder}: holds checkpoints of another experiment ({what}); choose another folder or delete it."
+            )
 
     def _path(self, models: range) -> Path:
         return self._folder / f"models-{models.start:05d}-{models.stop - 1:05d}.safetensors"
 
+    def _identity(self, models: range) -> Tensor:
+        """Tells these models of this experiment from any others, [32]."""
+        text = checksum_of([self._own, models.start, models.stop])
+        return torch.tensor(list(hashlib.sha256(text.encode()).digest()), dtype=torch.uint8)
+
     def save(self, shard: Shard) -> None:
-        """Write a shard as it stands."""
-        save_tensors(self._path(shard.models), shard.tensors())
+        """Write a shard as it stands, which must be between two steps."""
+        save_tensors(self._path(shard.models), {**shard.tensors(), "identity": self._identity(shard.models)})
 
     def load(self, models: range, device: torch.device) -> Shard | None:
         """The shard as it was last written; None if it never was."""
         path = self._path(models)
         if not path.exists():
             return None
-        tensors = load_tensors(path)
-        wanted = {name: (len(models), self._shape) for name in ("parameters", "first_moment", "second_moment")}
-        for name, shape in {**wanted, "losses": (len(models),), "epoch": ()}.items():
+        tensors = load_tensors(path, required=not self._early)
+        if self._early:
+            lacking = {
+                "running": torch.zeros(len(models)),
+                "batch": torch.tensor(0),
+                "identity": self._identity(models),
+            }
+            tensors = lacking | tensors
+        shapes: dict[str, tuple[int, ...]] = {name: (len(models), self._num_parameters) for name in WEIGHTS}
+        shapes |= {name: (len(models),) for name in LOSSES} | {"epoch": (), "batch": ()}
+        for name, shape in shapes.items():
             if tuple(pick(tensors, name, path).shape) != shape:
                 raise BadFileError(f"{path}: {name} has shape {list(tensors[name].shape)}, expected {list(shape)}.")
-        return Shard(models, tensors, int(tensors["epoch"]), device)
+        epoch, batch = int(tensors["epoch"]), int(tensors["batch"])
+        if not (0 <= epoch <= self._num_epochs and 0 <= batch < self._num_batches):
+            raise BadFileError(
+                f"{path}: epoch {epoch}, step {batch}: there are {self._num_epochs} of {self._num_batches}."
+            )
+        if not torch.equal(pick(tensors, "identity", path), self._identity(models)):
+            raise BadFileError(f"{path}: a checkpoint of other models than its name says; delete it, or the folder.")
+        return Shard(models, tensors, epoch, device)

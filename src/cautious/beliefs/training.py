@@ -75,15 +75,10 @@ def train(
             own, settings, shards[number], place, checkpoints, lambda epochs: board.tell(number, epochs)
         )
 
-    side_by_side = place.type == "cpu"
-    done = (
-        on_every_core(work, len(shards), board.stop)
-        if side_by_side
-        else [work(number) for number in range(len(shards))]
-    )
-    return TrainedModels(
-        torch.cat([shard.parameters.cpu() for shard in done]), torch.cat([shard.losses.cpu() for shard in done])
-    )
+    numbers = range(len(shards))
+    done = on_every_core(work, len(shards), board.stop) if place.type == "cpu" else [work(number) for number in numbers]
+    parameters, losses = ([getattr(shard, name).cpu() for shard in done] for name in ("parameters", "losses"))
+    return TrainedModels(torch.cat(parameters), torch.cat(losses))
 
 
 class _Board:
@@ -97,7 +92,7 @@ class _Board:
         self._stopped = False
 
     def stop(self) -> None:
-        """Shards stop after their epoch; their last checkpoints stay."""
+        """Shards stop between two steps, within about `CALL_SECONDS`; their checkpoints stay."""
         self._stopped = True
 
     def tell(self, shard: int, epochs: int) -> None:
@@ -120,32 +115,56 @@ def _train_shard(
     shard = None if checkpoints is None else checkpoints.load(models, device)
     shard = shard or Shard.fresh(network, settings, models, device)
     luck = _Luck(network, settings.seed, models, device)
+    keeper = _Keeper(shard, checkpoints, report)
     train_epochs = getattr(network, "train_epochs", None)
-    last_written = time.monotonic()
     num_epochs = 1
     report(shard.epoch)
+    unfinished = shard.epoch < settings.num_epochs
     while shard.epoch < settings.num_epochs:
         started = time.monotonic()
-        if train_epochs is None:
-            _train_epoch(network, settings, shard, luck.batches(shard.epoch, settings.batch_size))
+        if train_epochs is None or shard.batch:
+            _train_epoch(network, settings, shard, luck, keeper.rest_if_due)
         else:
             train_epochs(shard, settings, min(num_epochs, settings.num_epochs - shard.epoch))
-        try:
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
-            report(shard.epoch)
-        except BaseException:  # told to stop between two epochs: nothing is half done, so keep all of it
-            if checkpoints is not None:
-                checkpoints.save(shard)
-            raise
-        now = time.monotonic()
-        num_epochs = _epochs_a_call(num_epochs, now - started, settings.num_epochs)
-        if checkpoints is not None and now - last_written > CHECKPOINT_SECONDS:
-            checkpoints.save(shard)
-            last_written = time.monotonic()
-    if checkpoints is not None:
-        checkpoints.save(shard)
+        keeper.rest()
+        num_epochs = _epochs_a_call(num_epochs, time.monotonic() - started, settings.num_epochs)
+    if unfinished:
+        keeper.save()
     return shard
+
+
+class _Keeper:
+    """Tells how far a shard is and keeps its work, always between two steps: then nothing is half done."""
+
+    def __init__(self, shard: Shard, checkpoints: Checkpoints | None, report: Callable[[int], None]) -> None:
+        self._shard = shard
+        self._checkpoints = checkpoints
+        self._report = report
+        self._rested = self._written = time.monotonic()
+
+    def rest_if_due(self) -> None:
+        """Rest about once a second."""
+        if time.monotonic() - self._rested > CALL_SECONDS:
+            self.rest()
+
+    def rest(self) -> None:
+        """Tell; write, if the last time was a while ago or the answer is to stop."""
+        try:
+            if self._shard.parameters.is_cuda:
+                torch.cuda.synchronize(self._shard.parameters.device)
+            self._report(self._shard.epoch)
+        except BaseException:
+            self.save()
+            raise
+        self._rested = time.monotonic()
+        if self._rested - self._written > CHECKPOINT_SECONDS:
+            self.save()
+
+    def save(self) -> None:
+        """Write the shard as it stands."""
+        if self._checkpoints is not None:
+            self._checkpoints.save(self._shard)
+            self._written = time.monotonic()
 
 
 def _epochs_a_call(num_epochs: int, seconds: float, most: int) -> int:
@@ -166,11 +185,11 @@ class _Luck:
         self._orders = seeds("shuffle")
         self._coins = seeds("coin") if network.flips_coins else None
 
-    def batches(self, epoch: int, size: int) -> Iterator[Batch]:
-        """One pass over all samples, `size` at a time."""
+    def batches(self, epoch: int, size: int, first: int = 0) -> Iterator[Batch]:
+        """One pass over all samples, `size` at a time, from batch `first` on."""
         order = shuffles(self._orders, epoch, self._num_samples)
         coins = None if self._coins is None else coin_flips(self._coins, epoch, self._num_samples)
-        for samples in order.split(size, dim=1):
+        for samples in order.split(size, dim=1)[first:]:
             yield Batch(samples, None if coins is None else coins.gather(1, samples))
 
 
@@ -178,19 +197,29 @@ def train_plainly(network: StackedNetwork, settings: TrainingSettings, shard: Sh
     """Advance a shard by some epochs in place, step by step: what a network that trains itself must agree with."""
     luck = _Luck(network, settings.seed, shard.models, shard.parameters.device)
     for _ in range(num_epochs):
-        _train_epoch(network, settings, shard, luck.batches(shard.epoch, settings.batch_size))
+        _train_epoch(network, settings, shard, luck)
 
 
-def _train_epoch(network: StackedNetwork, settings: TrainingSettings, shard: Shard, batches: Iterator[Batch]) -> None:
-    """One pass over all samples in each model's own order."""
-    total = torch.zeros_like(shard.losses)
-    for number, batch in enumerate(batches):
+def _train_epoch(
+    network: StackedNetwork,
+    settings: TrainingSettings,
+    shard: Shard,
+    luck: _Luck,
+    between_steps: Callable[[], None] = lambda: None,
+) -> None:
+    """One pass over all samples in each model's own order, or the rest of one."""
+    num_batches = settings.num_batches(network.num_samples)
+    for batch in luck.batches(shard.epoch, settings.batch_size, shard.batch):
+        if shard.batch:
+            between_steps()
         losses, gradient = network.loss_and_gradient(shard.parameters, batch)
-        step = shard.epoch * -(-network.num_samples // settings.batch_size) + number + 1
+        shard.batch += 1
+        step = shard.epoch * num_batches + shard.batch
         adam_step(shard, gradient, step, settings.learning_rate, settings.weight_decay)
-        total += losses * batch.samples.shape[1]
-    shard.losses = total / network.num_samples
-    shard.epoch += 1
+        shard.running += losses * batch.samples.shape[1]
+    shard.losses = shard.running / network.num_samples
+    shard.running = torch.zeros_like(shard.losses)
+    shard.epoch, shard.batch = shard.epoch + 1, 0
 
 
 def adam_step(shard: Shard, gradient: Tensor, step: int, learning_rate: float, weight_decay: float) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -81,16 +83,45 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: tell(title, done, total)
 
 
+class Stopped(KeyboardInterrupt):
+    """Told to stop by a signal other than Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        """Keep the signal's number."""
+        self.number = number
+
+
+@contextmanager
+def _signals_stop() -> Iterator[None]:
+    """Let the signals by which a system ends a process do what Ctrl-C does: keep what is done, then stop."""
+
+    def stop(number: int, _: object) -> None:
+        raise Stopped(number)
+
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    ours = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]  # not what nohup ignores
+    if threading.current_thread() is not threading.main_thread():
+        ours = []
+    for number in ours:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def run_verb(run: Callable[[], None]) -> None:
     """Run a verb; a mistake of the user's ends in one plain line and exit status 2."""
     try:
-        run()
+        with _signals_stop():
+            run()
     except CautiousError as error:
         error_console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         sys.exit(2)
     except OSError as error:
         error_console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         sys.exit(1)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         error_console.print("interrupted; what was finished is kept: the same command goes on from there.")
-        sys.exit(130)
+        sys.exit(128 + (stopped.number if isinstance(stopped, Stopped) else signal.SIGINT))

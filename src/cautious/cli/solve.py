@@ -37,7 +37,7 @@ class Solve:
 
     def run(self) -> None:
         """Load, solve, write, and show the certificate."""
-        from cautious.beliefs.files import load_array, save_json, save_tensors
+        from cautious.beliefs.files import FORMAT, load_array, save_json, save_tensors
         from cautious.cli.console import console, progress_bar
         from cautious.cli.tables import certificate_table
         from cautious.errors import InvalidInputError
@@ -72,7 +72,11 @@ class Solve:
             name: {part: getattr(certificate, part).tolist() for part in ("lower", "upper", "gap")}
             for name, certificate in certificates.items()
         }
-        save_tensors(self.out / "policy.safetensors", policies)
-        save_json(self.out / "certificate.json", {"solution": solution.record, "certificates": record})
+        files = {"policy.safetensors": save_tensors(self.out / "policy.safetensors", policies)}
+        save_json(
+            self.out / "certificate.json",
+            {"format": FORMAT, "solution": solution.record, "certificates": record},
+            files,
+        )
         console.print(certificate_table(self.level, certificates))
         console.print(f"wrote {self.out / 'policy.safetensors'} and {self.out / 'certificate.json'}")

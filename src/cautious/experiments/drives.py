@@ -51,7 +51,8 @@ def trained_belief(folder: Path | None, progress: Progress | None) -> DrivingEns
             return DrivingEnsemble.load(known / "belief")
     experiment = experiment_at("demo")
     store = Store.create(KNOWN_RUNS[0], "driving", experiment.as_settings())
-    return belief(experiment, store, experiment.default_probability, progress=progress)
+    with store.alone():
+        return belief(experiment, store, experiment.default_probability, progress=progress)
 
 
 def drive_both(

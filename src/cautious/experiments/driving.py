@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,13 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.driving import DrivingEnsemble, familiar_network
-from cautious.beliefs.training import TrainingSettings, train
+from cautious.beliefs.shards import TrainingSettings
 from cautious.errors import InvalidInputError
 from cautious.evaluation.driving import safety_statistics
-from cautious.experiments.progress import Progress, titled
-from cautious.experiments.store import Store, as_lists, hardware_name
+from cautious.experiments.beliefs import kept_belief
+from cautious.experiments.progress import Progress, SharedBar, titled
+from cautious.experiments.store import Store, as_lists
+from cautious.experiments.surroundings import hardware_name
 from cautious.ops.risk import KofN
 from cautious.solvers.mdp import solve_mdp
 from cautious.solvers.optimal import optimal_policy
@@ -111,7 +115,7 @@ def run_driving(
             stage = stage_name(probability)
             if not store.has(stage):
                 ensemble = belief(experiment, store, probability, device, progress)
-                numbers, arrays = _solve_stage(experiment, ensemble, probability, progress)
+                numbers, arrays = _solve_stage(experiment, ensemble, probability, store.parts(stage), progress)
                 store.save(stage, numbers, arrays)
     return store
 
@@ -130,93 +134,88 @@ def belief(
 ) -> DrivingEnsemble:
     """The trained ensemble for one p: loaded if it is there, trained (or trained on) if not. All p < 1 share one."""
     certain = probability == 1
-    name = "belief-certain" if certain else "belief"
-    checkpoints = store.folder / f"{name}-checkpoints"
-    if store.has(name):
-        return DrivingEnsemble.load(store.folder / name)
-    resumed = checkpoints.exists()
     settings = replace(experiment.training, num_epochs=experiment.certain_epochs) if certain else experiment.training
-    network = familiar_network(probability)
-    started = time.perf_counter()
-    trained = train(
-        network,
+    return kept_belief(
+        store,
+        "belief-certain" if certain else "belief",
         settings,
+        lambda: familiar_network(probability),
+        lambda _, trained: DrivingEnsemble(trained.parameters, trained.losses, asdict(settings)),
+        counted="num_pairs",
         device=device,
-        checkpoint_dir=checkpoints,
-        progress=titled(progress, "training, p = 1" if certain else "training"),
+        tell=titled(progress, "training, p = 1" if certain else "training"),
     )
-    seconds = time.perf_counter() - started
-    ensemble = DrivingEnsemble(trained.parameters, trained.losses, asdict(settings))
-    ensemble.save(store.folder / name)
-    losses = trained.losses.double()
-    numbers = {
-        "seconds": seconds,
-        "resumed": resumed,
-        "num_pairs": network.num_samples,
-        "hardware": hardware_name(device),
-    }
-    store.save(name, numbers | {"loss_median": float(losses.median()), "loss_largest": float(losses.max())})
-    return ensemble
 
 
 def _solve_stage(
-    experiment: DrivingExperiment, ensemble: DrivingEnsemble, probability: float, progress: Progress | None
+    experiment: DrivingExperiment,
+    ensemble: DrivingEnsemble,
+    probability: float,
+    parts: Store,
+    progress: Progress | None,
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Policies, statistics and certificates for one p."""
+    """Policies, statistics and certificates for one p; `parts` keeps what is solved of it."""
     world = driving_world(novel=True, appearance_probability=probability)
     rewards = ensemble.rewards(world)
-    spread = _belief_spread(ensemble, world)
-    title = f"solving, p = {probability:g}"
-    started = time.perf_counter()
+    title, levels = f"solving, p = {probability:g}", experiment.levels
     options: dict[str, Any] = {"num_iterations": experiment.num_iterations, "seed": experiment.training.seed}
-    queue = solve_mdp(
-        world.mdp,
-        rewards,
-        experiment.levels,
-        num_runs=experiment.num_runs,
-        progress=titled(progress, f"{title}, queue"),
-        **options,
-    )
-    seconds = time.perf_counter() - started
-    exact = solve_mdp(
-        world.mdp,
-        rewards,
-        experiment.levels,
-        sampling="exact",
-        progress=titled(progress, f"{title}, exact"),
-        **options,
-    )
+    bar = SharedBar(titled(progress, f"{title}, queue"), len(levels))
+    runs: dict[str, Any] = {"num_runs": experiment.num_runs, **options}
+    by_level = [
+        _solved(
+            parts, f"queue-{level}", partial(solve_mdp, world.mdp, rewards, level, progress=bar.next_call(), **runs)
+        )
+        for level in levels
+    ]
+    tell = titled(progress, f"{title}, exact")
+    solve_exactly = partial(solve_mdp, world.mdp, rewards, levels, sampling="exact", progress=tell, **options)
+    _, exact = _solved(parts, "exact", solve_exactly)
+    queue = {name: torch.stack([arrays[name] for _, arrays in by_level]) for name in exact}
     optim = optimal_policy(world.mdp, rewards[: experiment.num_optim]).policy
     mean = optimal_policy(world.mdp, rewards.mean(dim=0)).policy
-    policies = {"queue": queue.policy, "exact": exact.policy, "optim": optim, "mean": mean}
+    policies = {"queue": queue["policy"], "exact": exact["policy"], "optim": optim, "mean": mean}
+    seconds = sum(numbers["seconds"] for numbers, _ in by_level)
     numbers = {
         "probability": probability,
-        "levels": [str(level) for level in experiment.levels],
+        "levels": [str(level) for level in levels],
         "statistics": {name: as_lists(safety_statistics(world, policy)) for name, policy in policies.items()},
         "certificates": {"queue": _certificates(queue), "exact": _certificates(exact)},
         "reward_bound": float(rewards.abs().max()),
         "discount": world.mdp.discount,
         "num_actions": world.mdp.num_actions,
-        "reshuffles": queue.record["reshuffles"],
-        "belief_spread": spread,
-        "solve_seconds": {"queue": seconds, "members": len(experiment.levels) * experiment.num_runs},
+        "reshuffles": [count for numbers, _ in by_level for count in numbers["reshuffles"]],
+        "belief_spread": _belief_spread(ensemble, world),
+        "solve_seconds": {"queue": seconds, "members": len(levels) * experiment.num_runs},
         "hardware": hardware_name("cpu"),
     }
     arrays = {f"{name}_policy": policy for name, policy in policies.items() if name != "optim"}
-    for name, solution in (("queue", queue), ("exact", exact)):
-        arrays |= {
-            f"{name}_{part}": getattr(solution.trace, part) for part in ("sampled_value", "exact_value", "regret")
-        }
+    for name, solved in (("queue", queue), ("exact", exact)):
+        arrays |= {f"{name}_{part}": solved[part] for part in TRACE}
     return numbers, arrays
 
 
-def _certificates(solution: Solution) -> dict[str, dict[str, Any]]:
+TRACE, BOUNDS = ("sampled_value", "exact_value", "regret"), ("lower", "upper", "gap")
+
+
+def _solved(parts: Store, name: str, solve: Callable[[], Solution]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What is kept of a solution, which is solved if it is not there: policy, trace, and bounds for three policies."""
+    if not parts.has(name):
+        started = time.perf_counter()
+        solution = solve()
+        numbers = {"seconds": time.perf_counter() - started, "reshuffles": solution.record["reshuffles"]}
+        arrays = {"policy": solution.policy} | {part: getattr(solution.trace, part) for part in TRACE}
+        policies = {"last": solution.policy, "average": solution.average_policy, "best": solution.best_policy}
+        for which, policy in policies.items():
+            certificate = solution.certificate(policy)
+            arrays |= {f"{which}-{bound}": getattr(certificate, bound) for bound in BOUNDS}
+        parts.save(name, numbers, arrays)
+    return parts.numbers(name), parts.arrays(name)
+
+
+def _certificates(solved: dict[str, Tensor]) -> dict[str, dict[str, Any]]:
     """Bounds for the last, the average and the best policy."""
-    policies = {"last": solution.policy, "average": solution.average_policy, "best": solution.best_policy}
-    found = {name: solution.certificate(policy) for name, policy in policies.items()}
     return {
-        name: {part: getattr(certificate, part).tolist() for part in ("lower", "upper", "gap")}
-        for name, certificate in found.items()
+        which: {bound: solved[f"{which}-{bound}"].tolist() for bound in BOUNDS} for which in ("last", "average", "best")
     }
 
 

@@ -8,7 +8,6 @@ belief-<variant>                    how training went; the models beside it
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -21,12 +20,13 @@ from torch import Tensor
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.images import ImageTraining
 from cautious.beliefs.shards import fingerprint_of
-from cautious.beliefs.training import train
 from cautious.errors import InvalidInputError, MissingFileError
+from cautious.experiments.beliefs import kept_belief
 from cautious.experiments.image_settings import ImageExperiment, Variant
 from cautious.experiments.image_studies import behaviour_of, dial_study, model_study
 from cautious.experiments.progress import Progress, titled
-from cautious.experiments.store import Store, hardware_name
+from cautious.experiments.store import Store
+from cautious.experiments.surroundings import hardware_name
 from cautious.worlds.data import ImageSet, has_images, load_images
 from cautious.worlds.images import class_balanced_subset, perturbed
 
@@ -164,36 +164,18 @@ def belief(
     progress: Progress | None = None,
 ) -> RewardEnsemble:
     """The trained ensemble of a variant: loaded if it is there, trained (or trained on) if not."""
-    name = f"belief-{variant.name}"
-    checkpoints = store.folder / f"{name}-checkpoints"
-    if store.has(name):
-        shutil.rmtree(checkpoints, ignore_errors=True)
-        return RewardEnsemble.load(store.folder / name)
-    resumed = checkpoints.exists()
-    lesson = training_data(experiment, variant, images.train)
-    started = time.perf_counter()
-    trained = train(
-        lesson,
+    return kept_belief(
+        store,
+        f"belief-{variant.name}",
         variant.training,
+        lambda: training_data(experiment, variant, images.train),
+        lambda lesson, trained: RewardEnsemble(
+            lesson.network, trained.parameters, trained.losses, asdict(variant.training)
+        ),
+        counted="num_images",
         device=device,
-        checkpoint_dir=checkpoints,
-        progress=titled(progress, f"training, {variant.name}"),
+        tell=titled(progress, f"training, {variant.name}"),
     )
-    seconds = time.perf_counter() - started
-    ensemble = RewardEnsemble(lesson.network, trained.parameters, trained.losses, asdict(variant.training))
-    ensemble.save(store.folder / name)
-    losses = trained.losses.double()
-    numbers = {
-        "seconds": seconds,
-        "num_images": lesson.num_samples,
-        "resumed": resumed,
-        "hardware": hardware_name(device),
-        "loss_median": float(losses.median()),
-        "loss_largest": float(losses.max()),
-    }
-    store.save(name, numbers, {"losses": trained.losses})
-    shutil.rmtree(checkpoints, ignore_errors=True)  # three times as large as the models, and of no more use
-    return ensemble
 
 
 def training_data(

@@ -3,32 +3,41 @@
     manifest.json            settings, versions, hardware, commit, date
     <stage>.json             numbers of a finished stage
     <stage>.safetensors      its arrays
+    <stage>.parts            pieces of an unfinished stage
 
-A stage is written whole; one that is there is finished, so that an interrupted run goes on where it was.
+A stage is written whole; one that is there is finished, so that an interrupted run goes on where it was. It knows the
+checksum of its arrays, and the run that it belongs to.
 """
 
 from __future__ import annotations
 
-import datetime
-import importlib.metadata
-import os
-import platform
-import subprocess
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 from filelock import FileLock, Timeout
 from torch import Tensor
 
-import cautious.errors
-from cautious.beliefs.files import load_json, load_tensors, save_json, save_tensors
+from cautious.beliefs.files import (
+    FILES,
+    FORMAT,
+    FORMATS,
+    checksum_of,
+    listed,
+    load_json,
+    load_tensors,
+    save_json,
+    save_tensors,
+)
 from cautious.errors import BadFileError, FolderInUseError
+from cautious.experiments.surroundings import surroundings
+from cautious.writing import explained
 
-FORMAT = 1
-PACKAGES = ("cautious", "torch", "numpy", "scipy")
+MANIFEST = "manifest.json"
+RUN = "run"
+"""The entry of a stage that says which one it is, of which run: a hash of its name and of what the manifest asks for."""
 
 
 class Store:
@@ -38,68 +47,128 @@ class Store:
         """Wrap an opened folder."""
         self.folder = folder
         self.manifest = manifest
+        self._asked = [manifest["experiment"], manifest["settings"]]
+        self._checked = manifest["format"] == FORMAT
 
     @classmethod
     def create(cls, folder: Path | str, experiment: str, settings: Mapping[str, Any]) -> Store:
         """Start a run in `folder`, or go on with the one that is there; refuse one with other settings."""
-        path = Path(folder) / "manifest.json"
-        if path.exists():
-            store = cls.open(folder)
-            _refuse_if_different(store, experiment, settings)
-            return store
-        manifest = {"format": FORMAT, "experiment": experiment, "settings": dict(settings), **surroundings()}
-        save_json(path, manifest)
-        return cls(Path(folder), manifest)
+        path = Path(folder) / MANIFEST
+        if not path.exists():
+            with _alone_in(Path(folder)):
+                if not path.exists():  # nor made by another process in the meantime
+                    asked = {"format": FORMAT, "experiment": experiment, "settings": dict(settings)}
+                    save_json(path, asked | surroundings())
+        store = cls.open(folder)
+        _refuse_if_different(store, experiment, settings)
+        return store
 
     @classmethod
     def open(cls, folder: Path | str) -> Store:
         """Open a run to read it."""
-        path = Path(folder) / "manifest.json"
+        path = Path(folder) / MANIFEST
         manifest = load_json(path)
         if not isinstance(manifest, dict) or not {"format", "experiment", "settings"} <= manifest.keys():
             raise BadFileError(f"{path}: not the manifest of a run (expected format, experiment and settings).")
-        if manifest["format"] != FORMAT:
-            raise BadFileError(f"{path}: written in format {manifest['format']!r}; this version reads format {FORMAT}.")
+        if manifest["format"] not in FORMATS:
+            raise BadFileError(f"{path}: written in format {manifest['format']!r}; this version reads {FORMATS}.")
+        if not isinstance(manifest["experiment"], str) or not isinstance(manifest["settings"], dict):
+            raise BadFileError(f"{path}: experiment must be a name, and settings a JSON object.")
         return cls(Path(folder), manifest)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep the folder to this process while it writes; refuse it if another one is at work there.
+        """Keep the folder to this process while it writes; refuse it if another one is at work there."""
+        with _alone_in(self.folder):
+            for parts in self.folder.glob("*.parts"):
+                if self.has(parts.stem):
+                    shutil.rmtree(parts, ignore_errors=True)
+            yield
 
-        The lock belongs to the operating system, so a process that dies, however it dies, leaves none behind.
+    def parts(self, stage: str) -> Store:
+        """Where pieces of a stage are kept until it is finished, so that an interruption costs one piece at most."""
+        return Store(self._path(stage, "parts"), self.manifest)
+
+    def has(self, stage: str) -> bool:
+        """Whether a stage is finished."""
+        return self._path(stage, "json").exists()
+
+    def save(
+        self,
+        stage: str,
+        numbers: Mapping[str, Any],
+        arrays: Mapping[str, Tensor] | None = None,
+        files: Mapping[str, str] | None = None,
+    ) -> None:
+        """Finish a stage: arrays first, numbers last, since those mark it as done.
+
+        Args:
+            stage: Its name.
+            numbers: What came out.
+            arrays: The same, where it is large.
+            files: Checksums of what else belongs to the stage, by path below the run's folder.
         """
-        lock = FileLock(self.folder / ".lock")
+        own = dict(files or {})
+        if arrays:
+            path = self._path(stage, "safetensors")
+            own[path.name] = save_tensors(path, arrays)
+        save_json(self._path(stage, "json"), {"format": FORMAT, **numbers, RUN: self._identity(stage)}, own)
+        shutil.rmtree(self._path(stage, "parts"), ignore_errors=True)
+
+    def numbers(self, stage: str) -> dict[str, Any]:
+        """The numbers of a finished stage."""
+        return {name: value for name, value in self._described(stage).items() if name not in ("format", FILES, RUN)}
+
+    def arrays(self, stage: str) -> dict[str, Tensor]:
+        """The arrays of a finished stage."""
+        path = self._path(stage, "safetensors")
+        return load_tensors(path, self.listed(stage, path.name))
+
+    def listed(self, stage: str, file: str) -> str | None:
+        """The checksum that a finished stage has for one of its files; None if it has none."""
+        return listed(self._described(stage), file)
+
+    def _described(self, stage: str) -> dict[str, Any]:
+        path = self._path(stage, "json")
+        found = load_json(path, required=self._checked)
+        if not isinstance(found, dict):
+            raise BadFileError(f"{path}: expected a JSON object.")
+        if found.get(RUN, None if self._checked else self._identity(stage)) != self._identity(stage):
+            raise BadFileError(
+                f"{path}: another stage than its name says, or of a run with other settings than this folder's manifest has. "
+                "Delete it to have it made again."
+            )
+        return found
+
+    def _identity(self, stage: str) -> str:
+        """Tells a stage of this run from any other."""
+        return checksum_of([*self._asked, stage])[-16:]
+
+    def _path(self, stage: str, ending: str) -> Path:
+        if Path(stage).name != stage:
+            raise BadFileError(f"{self.folder}: stage {stage!r} is no plain name.")
+        return self.folder / f"{stage}.{ending}"
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Keep a folder to this process; refuse it if another one is at work there.
+
+    The lock belongs to the operating system, so a process that dies, however it dies, leaves none behind.
+    """
+    lock = FileLock(folder / ".lock")
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
         try:
             lock.acquire(timeout=0)
         except Timeout:
             raise FolderInUseError(
-                f"{self.folder}: another process is working in this folder; wait for it, stop it, or choose another folder."
+                f"{folder}: another process is working in this folder; wait for it, stop it, or choose another folder."
             ) from None
-        try:
-            yield
-        finally:
-            lock.release()
-
-    def has(self, stage: str) -> bool:
-        """Whether a stage is finished."""
-        return (self.folder / f"{stage}.json").exists()
-
-    def save(self, stage: str, numbers: Mapping[str, Any], arrays: Mapping[str, Tensor] | None = None) -> None:
-        """Finish a stage: arrays first, numbers last, since those mark it as done."""
-        if arrays:
-            save_tensors(self.folder / f"{stage}.safetensors", arrays)
-        save_json(self.folder / f"{stage}.json", dict(numbers))
-
-    def numbers(self, stage: str) -> dict[str, Any]:
-        """The numbers of a finished stage."""
-        found = load_json(self.folder / f"{stage}.json")
-        if not isinstance(found, dict):
-            raise BadFileError(f"{self.folder / stage}.json: expected a JSON object.")
-        return found
-
-    def arrays(self, stage: str) -> dict[str, Tensor]:
-        """The arrays of a finished stage."""
-        return load_tensors(self.folder / f"{stage}.safetensors")
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _refuse_if_different(store: Store, experiment: str, settings: Mapping[str, Any]) -> None:
@@ -121,12 +190,6 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def hardware_name(device: torch.device | str) -> str:
-    """What does the work on a device, in words."""
-    place = torch.device(device)
-    return torch.cuda.get_device_name(place) if place.type == "cuda" else f"{_cpu_name()}, {os.cpu_count()} cores"
-
-
 def as_lists(measured: Mapping[str, Tensor]) -> dict[str, Any]:
     """Tensors as nested lists for JSON, NaN (nothing to measure) as None."""
 
@@ -136,40 +199,3 @@ def as_lists(measured: Mapping[str, Tensor]) -> dict[str, Any]:
         return None if value != value else value
 
     return {name: plain(value.tolist()) for name, value in measured.items()}
-
-
-def surroundings() -> dict[str, Any]:
-    """Date, versions, hardware and commit: what a number needs beside it."""
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": _commit(),
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
-        "hardware": {"machine": platform.machine(), "cpu": _cpu_name(), "cores": os.cpu_count(), "gpu": gpu},
-    }
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or "unknown"
-
-
-def _commit() -> str | None:
-    """The commit of the source tree that this package runs from, with a mark if it was changed since."""
-    root = Path(cautious.errors.__file__).parent
-    try:
-        call = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
-        found = subprocess.run(call, capture_output=True, text=True, check=True, timeout=10)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return found.stdout.strip() or None

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from cautious.beliefs.files import write_whole
 from cautious.experiments.drives import Drive, Frame
 from cautious.worlds.driving_picture import CAR, DARK, DITCH, OBSTACLE, ROAD, SPEED, as_picture, cells
+from cautious.writing import write_whole
 
 SCALE = 40
 MARGIN, HEADER = 16, 44

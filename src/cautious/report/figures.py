@@ -14,8 +14,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cautious.beliefs.files import write_whole
 from cautious.experiments.store import Store
+from cautious.writing import write_whole
 
 COLOURS = ("#0072b2", "#e69f00", "#d55e00", "#009e73", "#cc79a7", "#56b4e9")
 """Okabe & Ito's palette, told apart by colour-blind readers too."""
@@ -63,9 +63,10 @@ def plot_dial(
 
 def save_figure(figure: Figure, *paths: Path) -> None:
     """Write a figure whole, in the format of each file's ending, and close it."""
-    for path in paths:
-        kind = path.suffix.removeprefix(".")
-        write_whole(path, partial(figure.savefig, dpi=150, format=kind, metadata=_NO_DATE.get(kind)))
+    with matplotlib.rc_context({"svg.hashsalt": "cautious"}):  # names inside an SVG: random without it
+        for path in paths:
+            kind = path.suffix.removeprefix(".")
+            write_whole(path, partial(figure.savefig, dpi=150, format=kind, metadata=_NO_DATE.get(kind)))
     plt.close(figure)
 
 

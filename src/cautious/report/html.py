@@ -7,12 +7,12 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from cautious.beliefs.files import write_whole
 from cautious.experiments.store import Store
 from cautious.report.contents import Contents, contents_of
 from cautious.report.figures import FigureEntry, save_figure
 from cautious.report.ledger import Verdict
 from cautious.report.tables import Table
+from cautious.writing import write_whole
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }

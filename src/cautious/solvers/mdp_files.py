@@ -11,15 +11,15 @@ from cautious.errors import BadFileError
 from cautious.worlds.mdp import TabularMDP
 
 
-def save_mdp(path: Path, mdp: TabularMDP) -> None:
-    """Write a world."""
+def save_mdp(path: Path, mdp: TabularMDP) -> str:
+    """Write a world; returns the file's checksum."""
     parts = {"transitions": mdp.transitions.to_dense(), "initial_state_dist": mdp.initial_state_dist}
-    save_tensors(path, {**parts, "discount": torch.tensor(mdp.discount, dtype=torch.float64)})
+    return save_tensors(path, {**parts, "discount": torch.tensor(mdp.discount, dtype=torch.float64)})
 
 
-def load_mdp(path: Path) -> TabularMDP:
-    """Read a world; a two-dimensional table of transitions is taken as sparse."""
-    tensors = load_tensors(path)
+def load_mdp(path: Path, expected: str | None = None) -> TabularMDP:
+    """Read a world; a two-dimensional table of transitions is taken as sparse. `expected` as in `load_tensors`."""
+    tensors = load_tensors(path, expected)
     transitions, start, discount = (
         pick(tensors, name, path) for name in ("transitions", "initial_state_dist", "discount")
     )

@@ -17,6 +17,7 @@ from typing import Any
 from cautious.errors import BadFileError, MissingFileError
 from cautious.worlds.data.find import DATA_VARIABLE, cache_folder
 from cautious.worlds.data.sources import SETS, SOURCES, RemoteFile, Source, known_set
+from cautious.writing import explained
 
 Tell = Callable[[str, int, int], None]
 """Hears (file, bytes done, bytes in all)."""
@@ -45,6 +46,7 @@ def fetch_images(
         InvalidInputError: a name that is not known.
         MissingFileError: a file could not be downloaded, or pooch is not installed.
         BadFileError: what came has another checksum; nothing of it is kept.
+        WriteError: there is no room for it, or no permission.
     """
     names = [names] if isinstance(names, str) else list(names)
     for name in names:
@@ -53,12 +55,13 @@ def fetch_images(
     if target is None or importlib.util.find_spec("pooch") is None:
         raise MissingFileError("downloads need the package pooch: pip install pooch.")
     fetched: list[Path] = []
-    for name in dict.fromkeys(names):
-        source = sources[name]
-        if source.archive is None:
-            fetched += [_download(source.address, file, target / source.folder, progress) for file in source.files]
-        else:
-            fetched += _fetch_members(source, source.archive, target / source.folder, progress)
+    with explained(target):
+        for name in dict.fromkeys(names):
+            source = sources[name]
+            if source.archive is None:
+                fetched += [_download(source.address, file, target / source.folder, progress) for file in source.files]
+            else:
+                fetched += _fetch_members(source, source.archive, target / source.folder, progress)
     return fetched
 
 

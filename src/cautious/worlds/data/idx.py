@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from cautious.errors import BadFileError, InvalidInputError
+from cautious.writing import write_whole
 
 UNSIGNED_BYTE = 8
 GZIP_MAGIC = b"\x1f\x8b"
@@ -47,6 +48,8 @@ def read_idx(path: Path, num_dims: int) -> Tensor:
                 return _read(unpacked, path, num_dims, room)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise BadFileError(f"{path}: damaged or cut off inside its gzip packing ({error}). {WAY_OUT}") from None
+    except OSError as error:
+        raise BadFileError(f"{path}: could not be read ({error.strerror or error}). {WAY_OUT}") from None
 
 
 def _read(file: io.BufferedIOBase, path: Path, num_dims: int, room: int) -> Tensor:
@@ -98,10 +101,7 @@ def write_idx(path: Path, values: Tensor) -> None:
         )
     header = bytes([0, 0, UNSIGNED_BYTE, values.dim()]) + struct.pack(f">{values.dim()}I", *values.shape)
     content = header + values.contiguous().numpy().tobytes()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")  # readers see the old file or the new, never half
-    part.write_bytes(_gzipped(content) if path.suffix == ".gz" else content)
-    part.replace(path)
+    write_whole(path, lambda target: target.write_bytes(_gzipped(content) if path.suffix == ".gz" else content))
 
 
 def _gzipped(content: bytes) -> bytes:

@@ -1,0 +1,44 @@
+"""Trained models on disk: ensemble.json says what they are, models.safetensors holds their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cautious.beliefs.files import FORMAT, FORMATS, listed, load_json, load_tensors, pick, save_json, save_tensors
+from cautious.errors import BadFileError
+
+DESCRIPTION, WEIGHTS = "ensemble.json", "models.safetensors"
+
+
+def save_models(folder: Path, network: Mapping[str, Any], settings: Any, parameters: Tensor, losses: Tensor) -> None:
+    """Write weights [M, P] and losses [M] of models, then what they are: their network, and how they were trained."""
+    checksum = save_tensors(folder / WEIGHTS, {"parameters": parameters, "losses": losses})
+    save_json(folder / DESCRIPTION, {"format": FORMAT, **network, "settings": settings}, files={WEIGHTS: checksum})
+
+
+def load_description(folder: Path) -> dict[str, Any]:
+    """What the models in a folder are."""
+    path = folder / DESCRIPTION
+    found = load_json(path)
+    if not isinstance(found, dict) or found.get("format") not in FORMATS or not isinstance(found.get("settings"), dict):
+        raise BadFileError(f"{path}: not an ensemble that this version reads (format {FORMAT}, with settings).")
+    return found
+
+
+def load_models(folder: Path, described: Mapping[str, Any], num_parameters: int) -> tuple[Tensor, Tensor]:
+    """Weights [M, P] and losses [M] of the models that `described` tells of, as float32."""
+    path = folder / WEIGHTS
+    tensors = load_tensors(path, listed(described, WEIGHTS))
+    parameters, losses = (pick(tensors, name, path) for name in ("parameters", "losses"))
+    if parameters.dim() != 2 or parameters.shape[1] != num_parameters or not len(parameters):
+        raise BadFileError(f"{path}: parameters have shape {list(parameters.shape)}, expected [M, {num_parameters}].")
+    if losses.shape != parameters.shape[:1] or not losses.is_floating_point():
+        raise BadFileError(f"{path}: losses have shape {list(losses.shape)}, expected one number a model.")
+    if not parameters.is_floating_point() or not bool(torch.isfinite(parameters.float()).all()):
+        raise BadFileError(f"{path}: some weights are not finite numbers.")
+    return parameters.float(), losses.float()

@@ -1,0 +1,98 @@
+"""The folder of a run: whose stages it takes, what two processes can do to it, what it says when it cannot be written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import threading
+
+import pytest
+import torch
+
+from cautious.errors import BadFileError, CautiousError, WriteError
+from cautious.experiments.store import Store
+
+ARRAYS = {"policy": torch.rand(3, 2)}
+
+
+def run_in(folder, seed: int = 0) -> Store:
+    store = Store.create(folder, "driving", {"seed": seed, "levels": ["1-of-2"]})
+    store.save("stage", {"value": seed + 0.5}, {"policy": ARRAYS["policy"] + seed})
+    return store
+
+
+def test_a_stage_comes_back_as_it_was_saved(tmp_path):
+    store = run_in(tmp_path)
+    again = Store.create(tmp_path, "driving", {"seed": 0, "levels": ["1-of-2"]})
+    assert again.numbers("stage") == {"value": 0.5}
+    assert torch.equal(store.arrays("stage")["policy"], ARRAYS["policy"])
+    assert again.manifest == store.manifest
+
+
+def test_stages_of_another_run_are_refused(tmp_path):
+    store, other = run_in(tmp_path / "own"), run_in(tmp_path / "other", seed=1)
+    shutil.copyfile(other.folder / "stage.safetensors", store.folder / "stage.safetensors")
+    with pytest.raises(BadFileError, match="not the file that was saved with the others"):
+        store.arrays("stage")
+    shutil.copyfile(other.folder / "stage.json", store.folder / "stage.json")
+    for read in (store.numbers, store.arrays):
+        with pytest.raises(BadFileError, match=r"stage\.json: another stage .* or of a run with other settings"):
+            read("stage")
+
+
+def test_a_lost_manifest_does_not_make_old_stages_new(tmp_path):
+    run_in(tmp_path)
+    (tmp_path / "manifest.json").unlink()
+    store = Store.create(tmp_path, "driving", {"seed": 7, "levels": ["1-of-2"]})
+    with pytest.raises(BadFileError, match="other settings"):
+        store.numbers("stage")
+
+
+def test_a_stage_outside_the_folder_is_refused(tmp_path):
+    store = run_in(tmp_path / "own")
+    run_in(tmp_path / "other")
+    for use in (store.has, store.numbers, store.arrays, lambda name: store.save(name, {})):
+        with pytest.raises(BadFileError, match="no plain name"):
+            use("../other/stage")
+
+
+def test_of_two_that_start_at_once_one_decides(tmp_path):
+    """Each of two runs with different settings either has the folder, with its own settings in it, or is refused."""
+    for number in range(30):
+        folder, together = tmp_path / str(number), threading.Barrier(2)
+        outcomes: dict[int, str] = {}
+
+        def start(seed: int, folder=folder, together=together, outcomes=outcomes) -> None:
+            together.wait()
+            try:
+                outcomes[seed] = Store.create(folder, "driving", {"seed": seed}).manifest["settings"]["seed"]
+            except CautiousError as error:
+                outcomes[seed] = type(error).__name__
+
+        threads = [threading.Thread(target=start, args=(seed,)) for seed in (0, 1)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        winner = Store.open(folder).manifest["settings"]["seed"]
+        assert outcomes[winner] == winner
+        assert outcomes[1 - winner] in ("FolderInUseError", "BadFileError")
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+def test_a_folder_that_cannot_be_written_is_said(tmp_path, monkeypatch, number):
+    store = run_in(tmp_path / "run")
+
+    def refuse(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(WriteError, match="then run the same again"), store.alone():
+        pass
+    with pytest.raises(WriteError, match="then run the same again"):
+        Store.create(tmp_path / "new", "driving", {})
+    monkeypatch.undo()
+    assert not (tmp_path / "new" / "manifest.json").exists()
+    with store.alone():
+        pass

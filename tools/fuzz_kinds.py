@@ -1,0 +1,220 @@
+"""Every kind of file that the package reads: how a valid one is made, and how a user has it read (for `fuzz_files.py`)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from cautious import CautiousPolicy, RewardEnsemble, TabularMDP, fit_ensemble
+from cautious.beliefs.driving import NUM_PARAMETERS, DrivingEnsemble
+from cautious.beliefs.files import (
+    CHECKSUM,
+    FILES,
+    load_array,
+    save_tensors,
+)
+from cautious.beliefs.image_network import ImageNetwork
+from cautious.beliefs.module_network import VectorNetwork
+from cautious.experiments.store import RUN, Store
+from cautious.seeding import stream
+from cautious.solvers.mdp_files import load_mdp, save_mdp
+from cautious.worlds.data import load_images
+from cautious.worlds.data.idx import write_idx
+
+
+class Kind(NamedTuple):
+    """One kind of folder."""
+
+    make: Callable[[Path, int], None]
+    """Writes valid files; another number gives other content."""
+    read: Callable[[Path], Any]
+    """Reads all of them through public functions; returns what they hold."""
+    checked: bool = True
+    """Whether damage can be told from other content: not in formats without checksums."""
+    together: bool = True
+    """Whether its files know each other: one that stands alone may be exchanged for another of its kind."""
+
+
+def normal(seed: int, *shape: int) -> Tensor:
+    """Made-up numbers."""
+    return torch.from_numpy(stream(seed, "fuzz").standard_normal(shape))
+
+
+def make_run(folder: Path, seed: int) -> None:
+    """A run with two stages."""
+    settings = {"training": {"num_models": 2, "seed": seed}, "levels": ["1-of-2"], "num_runs": 2}
+    store = Store.create(folder, "driving", settings)
+    for stage in ("novel-p0.5", "novel-p1"):
+        numbers = {"levels": ["1-of-2"], "statistics": {"speed": [1.5, None, 2e-9]}, "hardware": "made up"}
+        store.save(stage, numbers, {"policy": normal(seed, 2, 3), "regret": normal(seed, 4).float()})
+
+
+def read_run(folder: Path) -> Any:
+    """Everything in it."""
+    store = Store.open(folder)
+    stages = ("novel-p0.5", "novel-p1")
+    return [store.manifest, *(part for stage in stages for part in (store.numbers(stage), store.arrays(stage)))]
+
+
+def train(folder: Path, seed: int = 0) -> RewardEnsemble:
+    """Train three tiny models with checkpoints in `folder`, or take them from there."""
+    return fit_ensemble(
+        normal(seed, 12, 2), normal(seed, 12, 2), num_models=3, num_epochs=1, batch_size=12, seed=seed,
+        checkpoint_dir=folder, progress=False, validation_fraction=0,
+    )  # fmt: skip
+
+
+def parts_of(ensemble: Any) -> Any:
+    """What an ensemble is."""
+    network = getattr(ensemble, "network", None)
+    described = [network.name, network.describe()] if network is not None else "driving"
+    return [described, ensemble.settings, ensemble.parameters, ensemble.losses]
+
+
+def vector_ensemble(seed: int) -> RewardEnsemble:
+    """Three small networks on vectors."""
+    network = VectorNetwork(2, 2, (4,))
+    return RewardEnsemble(
+        network, normal(seed, 3, network.num_parameters).float(), normal(seed, 3).float(), {"a": seed}
+    )
+
+
+def image_ensemble(seed: int) -> RewardEnsemble:
+    """One network on images."""
+    network = ImageNetwork(3)
+    return RewardEnsemble(network, normal(seed, 1, network.num_parameters).float(), torch.ones(1), {"a": seed})
+
+
+def driving_ensemble(seed: int) -> DrivingEnsemble:
+    """One network of driving."""
+    return DrivingEnsemble(normal(seed, 1, NUM_PARAMETERS).float(), torch.ones(1), {"a": seed})
+
+
+def world(seed: int) -> TabularMDP:
+    """Three states, two actions."""
+    return TabularMDP(torch.softmax(normal(seed, 3, 2, 3), dim=-1), torch.ones(3) / 3, 0.5)
+
+
+def parts_of_world(mdp: TabularMDP) -> Any:
+    """What a world is."""
+    return [mdp.transitions.to_dense(), mdp.initial_state_dist, mdp.discount]
+
+
+def policy_of_table(seed: int) -> CautiousPolicy:
+    """A policy in a world, with a table as its belief."""
+    return CautiousPolicy(normal(seed, 4, 3, 2), "1-of-3", mdp=world(seed), num_iterations=3, seed=seed)
+
+
+def read_policy_of_table(folder: Path) -> Any:
+    """The policy's parts, and what it decides."""
+    policy = CautiousPolicy.load(folder)
+    assert policy.mdp is not None
+    return [str(policy.level), policy.belief.table, parts_of_world(policy.mdp), policy.decide([0, 1, 2]).probabilities]
+
+
+def read_policy_of_ensemble(folder: Path) -> Any:
+    """The policy's parts, and what it decides."""
+    policy = CautiousPolicy.load(folder)
+    return [str(policy.level), parts_of(policy.belief), policy.decide(torch.ones(1, 2)).probabilities]
+
+
+def make_images(ending: str) -> Callable[[Path, int], None]:
+    """Twelve made-up digits, as IDX files with this ending."""
+
+    def make(folder: Path, seed: int) -> None:
+        pixels = torch.from_numpy(stream(seed, "pixels").integers(0, 256, (12, 28, 28), dtype=np.uint8))
+        write_idx(folder / "mnist" / f"t10k-images-idx3-ubyte{ending}", pixels)
+        write_idx(folder / "mnist" / f"t10k-labels-idx1-ubyte{ending}", (torch.arange(12) % 10).to(torch.uint8))
+
+    return make
+
+
+def read_images(folder: Path) -> Any:
+    """Images and labels."""
+    found = load_images("digits", "test", folder)
+    return [found.images, found.labels]
+
+
+def as_earlier(kind: Kind) -> Kind:
+    """The same files as versions before checksums wrote them."""
+
+    def make(folder: Path, seed: int) -> None:
+        kind.make(folder, seed)
+        for path in folder.rglob("*.json"):
+            content = json.loads(path.read_text(encoding="utf-8"))
+            early = {name: value for name, value in content.items() if name not in (CHECKSUM, FILES, RUN)}
+            path.write_text(json.dumps(early | {"format": 1}, indent=2), encoding="utf-8")
+        for path in folder.rglob("*.safetensors"):
+            save_file(load_file(path), path)
+
+    return kind._replace(make=make, checked=False)
+
+
+def _saved(make: Callable[[int], Any]) -> Callable[[Path, int], None]:
+    return lambda folder, seed: make(seed).save(folder)
+
+
+KINDS = {
+    "run": Kind(make_run, read_run),
+    "training checkpoints": Kind(
+        lambda folder, seed: train(folder, seed) and None, lambda folder: parts_of(train(folder))
+    ),
+    "ensemble, vectors": Kind(_saved(vector_ensemble), lambda folder: parts_of(RewardEnsemble.load(folder))),
+    "ensemble, images": Kind(_saved(image_ensemble), lambda folder: parts_of(RewardEnsemble.load(folder))),
+    "ensemble, driving": Kind(_saved(driving_ensemble), lambda folder: parts_of(RewardEnsemble.load(folder))),
+    "policy, table and world": Kind(_saved(policy_of_table), read_policy_of_table),
+    "policy, ensemble": Kind(
+        _saved(lambda seed: CautiousPolicy(vector_ensemble(seed), "1-of-3")), read_policy_of_ensemble
+    ),
+    "world": Kind(
+        lambda folder, seed: save_mdp(folder / "mdp.safetensors", world(seed)) and None,
+        lambda folder: parts_of_world(load_mdp(folder / "mdp.safetensors")),
+        together=False,
+    ),
+    "rewards, or a solution's policy": Kind(
+        lambda folder, seed: save_tensors(folder / "rewards.safetensors", {"rewards": normal(seed, 3, 2, 2)}) and None,
+        lambda folder: load_array(folder / "rewards.safetensors", "rewards"),
+        together=False,
+    ),
+    "images, IDX.gz": Kind(make_images(".gz"), read_images, together=False),
+}
+EARLIER = ("run", "training checkpoints", "ensemble, vectors", "ensemble, images", "policy, ensemble", "world")
+KINDS |= {f"{name}, without checksums": as_earlier(KINDS[name]) for name in EARLIER}
+KINDS |= {
+    "images, plain IDX": Kind(make_images(""), read_images, checked=False, together=False),
+    "rewards, .npy": Kind(
+        lambda folder, seed: np.save(folder / "rewards.npy", normal(seed, 3, 2, 2).numpy()),
+        lambda folder: torch.from_numpy(np.array(load_array(folder / "rewards.npy", "rewards"), dtype=np.float64)),
+        checked=False,
+    ),
+}
+
+
+def signature(value: Any) -> str:
+    """The same text for the same content, to the last bit."""
+    digest = hashlib.sha256()
+
+    def add(part: Any) -> None:
+        if isinstance(part, Tensor):
+            part = part.detach().contiguous().cpu().numpy()
+            digest.update(f"{part.dtype}{part.shape}".encode() + part.tobytes())
+        elif isinstance(part, dict):
+            for name in sorted(part):
+                add([name, part[name]])
+        elif isinstance(part, (list, tuple)):
+            digest.update(f"[{len(part)}".encode())
+            for one in part:
+                add(one)
+        else:
+            digest.update(f"{type(part).__name__}:{part!r};".encode())
+
+    add(value)
+    return digest.hexdigest()
