@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from cautious.beliefs.files import load_json, load_tensors, pick, save_json, sav
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.seeding import seed_of, stream
 from cautious.types import is_number, parse_count
+
+FILE_NAME = re.compile(r"models-(\d+)-(\d+)\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,8 @@ class StackedNetwork(Protocol):
     """Whether each sample comes with a coin, flipped anew in each epoch."""
     shard_size: Mapping[str, int]
     """How many models to train together, by kind of device."""
+    shard_multiple: int
+    """Shards begin at multiples of this, where a model's place among others could show in its bits; else 1."""
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
         """First weights of one model, [P]."""
@@ -114,6 +119,10 @@ class Shard:
         names = ("parameters", "first_moment", "second_moment", "losses")
         return {name: getattr(self, name) for name in names} | {"epoch": torch.tensor(self.epoch)}
 
+    def to(self, device: torch.device) -> Shard:
+        """The same on `device`."""
+        return Shard(self.models, self.tensors(), self.epoch, device)
+
 
 class Checkpoints:
     """A folder of shards: each written whole, each checked against the experiment it belongs to."""
@@ -146,6 +155,15 @@ class Checkpoints:
 
     def _path(self, models: range) -> Path:
         return self._folder / f"models-{models.start:05d}-{models.stop - 1:05d}.safetensors"
+
+    def begun(self) -> list[range]:
+        """Models of the shards that are there, in order, whatever their sizes; of two that overlap, the first."""
+        names = [FILE_NAME.fullmatch(path.name) for path in self._folder.iterdir()]
+        found: list[range] = []
+        for first, last in sorted((int(name[1]), int(name[2])) for name in names if name):
+            if first <= last and (not found or first >= found[-1].stop):
+                found.append(range(first, last + 1))
+        return found
 
     def save(self, shard: Shard) -> None:
         """Write a shard as it stands."""

@@ -7,7 +7,6 @@ whichever shard, after whichever interruption.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.cores import on_every_core
+from cautious.beliefs.crew import Board, Crew, Job, Progress, fair_shard_size, shards_of
 from cautious.beliefs.kernels import triton_available
 from cautious.beliefs.memory import keep_freed_memory
 from cautious.beliefs.shards import Batch, Checkpoints, Shard, StackedNetwork, TrainingSettings
@@ -28,9 +28,6 @@ CHECKPOINT_SECONDS = 20.0
 
 CALL_SECONDS = 1.0
 """How long a network that trains several epochs by itself may take for one call, about."""
-
-Progress = Callable[[int, int], None]
-"""Called with (epochs done, epochs in all), counted over all shards."""
 
 
 class TrainedModels:
@@ -50,6 +47,7 @@ def train(
     shard_size: int | None = None,
     checkpoint_dir: Path | None = None,
     progress: Progress | None = None,
+    crew: Crew | None = None,
 ) -> TrainedModels:
     """Train all models, shard by shard, going on from `checkpoint_dir` where it holds earlier work.
 
@@ -60,66 +58,84 @@ def train(
         shard_size: Models trained together; changes speed and memory, not the result.
         checkpoint_dir: Where to keep unfinished and finished shards.
         progress: Told after each epoch, or about once a second where epochs are shorter.
+        crew: Who trains; this process if not given. A shard of theirs is kept when it is finished, not before.
     """
-    place = torch.device(device)
-    if place.type == "cpu":
-        keep_freed_memory()
-    size = network.shard_size[place.type] if shard_size is None else parse_count(shard_size, "shard_size")
-    shards = [range(first, min(first + size, settings.num_models)) for first in range(0, settings.num_models, size)]
+    job = Job(network, settings, torch.device(device))
+    size = _usual_shard_size(job, crew) if shard_size is None else parse_count(shard_size, "shard_size")
     checkpoints = None if checkpoint_dir is None else Checkpoints(checkpoint_dir, network, settings)
-    board = _Board(len(shards), settings.num_epochs, progress)
-
-    def work(number: int) -> Shard:
-        own = network.to(place)
-        return _train_shard(
-            own, settings, shards[number], place, checkpoints, lambda epochs: board.tell(number, epochs)
-        )
-
-    side_by_side = place.type == "cpu"
-    done = (
-        on_every_core(work, len(shards), board.stop)
-        if side_by_side
-        else [work(number) for number in range(len(shards))]
-    )
+    shards = shards_of(settings.num_models, size, checkpoints.begun() if checkpoints else ())
+    board = Board(len(shards), settings.num_epochs, progress)
+    if crew is None:
+        done = _train_here(job, shards, checkpoints, board)
+    else:
+        done = _train_elsewhere(crew, job, shards, checkpoints, board)
     return TrainedModels(
         torch.cat([shard.parameters.cpu() for shard in done]), torch.cat([shard.losses.cpu() for shard in done])
     )
 
 
-class _Board:
-    """Where shards write how far they are, and read whether to go on."""
-
-    def __init__(self, num_shards: int, num_epochs: int, progress: Progress | None) -> None:
-        self._epochs = [0] * num_shards
-        self._total = num_shards * num_epochs
-        self._progress = progress
-        self._lock = threading.Lock()
-        self._stopped = False
-
-    def stop(self) -> None:
-        """Shards stop after their epoch; their last checkpoints stay."""
-        self._stopped = True
-
-    def tell(self, shard: int, epochs: int) -> None:
-        if self._stopped:
-            raise KeyboardInterrupt
-        with self._lock:
-            self._epochs[shard] = epochs
-            if self._progress is not None:
-                self._progress(sum(self._epochs), self._total)
+def _usual_shard_size(job: Job, crew: Crew | None) -> int:
+    most = job.network.shard_size[job.device.type]
+    if crew is None:
+        return most
+    return fair_shard_size(
+        job.settings.num_models, most, crew.num_workers(job.device), multiple=job.network.shard_multiple
+    )
 
 
-def _train_shard(
-    network: StackedNetwork,
-    settings: TrainingSettings,
-    models: range,
-    device: torch.device,
-    checkpoints: Checkpoints | None,
-    report: Callable[[int], None],
+def _train_here(job: Job, shards: list[range], checkpoints: Checkpoints | None, board: Board) -> list[Shard]:
+    """In this process: on the CPU one shard a core, elsewhere one after another."""
+
+    def work(number: int) -> Shard:
+        begun = None if checkpoints is None else checkpoints.load(shards[number], job.device)
+        keep = None if checkpoints is None else checkpoints.save
+        return train_shard(job, begun or shards[number], lambda epochs: board.tell(number, epochs), keep)
+
+    if job.device.type == "cpu":
+        return on_every_core(work, len(shards), board.stop)
+    return [work(number) for number in range(len(shards))]
+
+
+def _train_elsewhere(
+    crew: Crew, job: Job, shards: list[range], checkpoints: Checkpoints | None, board: Board
+) -> list[Shard]:
+    """By others: each shard is written down here when it comes back; one that is finished is not given out again."""
+    home = torch.device("cpu")
+    begun = {} if checkpoints is None else {number: checkpoints.load(own, home) for number, own in enumerate(shards)}
+    done = {number: own for number, own in begun.items() if own and own.epoch >= job.settings.num_epochs}
+    for number, shard in done.items():
+        board.tell(number, shard.epoch)
+    missing = [number for number in range(len(shards)) if number not in done]
+
+    def finished(place: int, shard: Shard) -> None:
+        if checkpoints is not None:
+            checkpoints.save(shard)
+        done[missing[place]] = shard
+        board.tell(missing[place], shard.epoch)
+
+    if missing:
+        work = [begun.get(number) or shards[number] for number in missing]
+        crew.train_shards(job, work, lambda place, epochs: board.tell(missing[place], epochs), finished)
+    return [done[number] for number in range(len(shards))]
+
+
+def train_shard(
+    job: Job, begun: range | Shard, report: Callable[[int], None], keep: Callable[[Shard], None] | None = None
 ) -> Shard:
-    shard = None if checkpoints is None else checkpoints.load(models, device)
-    shard = shard or Shard.fresh(network, settings, models, device)
-    luck = _Luck(network, settings.seed, models, device)
+    """Train some models to the end.
+
+    Args:
+        job: What is trained.
+        begun: Which models; or a shard to go on with.
+        report: Told how many epochs are done; may raise to stop.
+        keep: Given the shard now and then, at the end, and when stopped.
+    """
+    device, settings = job.device, job.settings
+    if device.type == "cpu":
+        keep_freed_memory()
+    network = job.network.to(device)
+    shard = begun.to(device) if isinstance(begun, Shard) else Shard.fresh(network, settings, begun, device)
+    luck = _Luck(network, settings.seed, shard.models, device)
     train_epochs = getattr(network, "train_epochs", None)
     last_written = time.monotonic()
     num_epochs = 1
@@ -135,16 +151,16 @@ def _train_shard(
                 torch.cuda.synchronize(device)
             report(shard.epoch)
         except BaseException:  # told to stop between two epochs: nothing is half done, so keep all of it
-            if checkpoints is not None:
-                checkpoints.save(shard)
+            if keep is not None:
+                keep(shard)
             raise
         now = time.monotonic()
         num_epochs = _epochs_a_call(num_epochs, now - started, settings.num_epochs)
-        if checkpoints is not None and now - last_written > CHECKPOINT_SECONDS:
-            checkpoints.save(shard)
+        if keep is not None and now - last_written > CHECKPOINT_SECONDS:
+            keep(shard)
             last_written = time.monotonic()
-    if checkpoints is not None:
-        checkpoints.save(shard)
+    if keep is not None:
+        keep(shard)
     return shard
 
 
