@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -96,9 +96,14 @@ class Board:
 
     def tell(self, shard: int, epochs: int) -> None:
         """Say how many epochs of a shard are done."""
+        self.tell_all({shard: epochs})
+
+    def tell_all(self, epochs: Mapping[int, int]) -> None:
+        """The same for several shards at once."""
         if self._stopped:
             raise KeyboardInterrupt
         with self._lock:
-            self._epochs[shard] = epochs
+            for shard, done in epochs.items():
+                self._epochs[shard] = done
             if self._progress is not None:
                 self._progress(sum(self._epochs), self._total)

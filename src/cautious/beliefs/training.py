@@ -101,10 +101,10 @@ def _train_elsewhere(
 ) -> list[Shard]:
     """By others: each shard is written down here when it comes back; one that is finished is not given out again."""
     home = torch.device("cpu")
-    begun = {} if checkpoints is None else {number: checkpoints.load(own, home) for number, own in enumerate(shards)}
-    done = {number: own for number, own in begun.items() if own and own.epoch >= job.settings.num_epochs}
-    for number, shard in done.items():
-        board.tell(number, shard.epoch)
+    found = {} if checkpoints is None else {number: checkpoints.load(own, home) for number, own in enumerate(shards)}
+    begun = {number: shard for number, shard in found.items() if shard is not None}
+    done = {number: shard for number, shard in begun.items() if shard.epoch >= job.settings.num_epochs}
+    board.tell_all({number: shard.epoch for number, shard in begun.items()})
     missing = [number for number in range(len(shards)) if number not in done]
 
     def finished(place: int, shard: Shard) -> None:

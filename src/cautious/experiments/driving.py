@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from cautious.beliefs.driving import DrivingEnsemble, familiar_network
-from cautious.beliefs.training import TrainingSettings, train
+from cautious.beliefs.training import TrainingSettings
 from cautious.errors import InvalidInputError
 from cautious.evaluation.driving import safety_statistics
+from cautious.experiments.launch.engine import Engine, LocalEngine
 from cautious.experiments.progress import Progress, titled
-from cautious.experiments.store import Store, as_lists, hardware_name
+from cautious.experiments.store import Findings, Store, as_lists, hardware_name
 from cautious.ops.risk import KofN
 from cautious.solvers.mdp import solve_mdp
 from cautious.solvers.optimal import optimal_policy
@@ -96,6 +97,7 @@ def run_driving(
     *,
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> Store:
     """Run the experiment, or finish it where an earlier call left off.
 
@@ -104,16 +106,37 @@ def run_driving(
         folder: Where the run lives.
         device: Where to train; solving is quickest on the CPU.
         progress: Told how each stage goes.
+        engine: Who works on it; this process if not given.
     """
     store = Store.create(folder, "driving", experiment.as_settings())
+    engine = engine or LocalEngine()
     with store.alone():
-        for probability in experiment.probabilities:
-            stage = stage_name(probability)
-            if not store.has(stage):
-                ensemble = belief(experiment, store, probability, device, progress)
-                numbers, arrays = _solve_stage(experiment, ensemble, probability, progress)
-                store.save(stage, numbers, arrays)
+        missing = [p for p in experiment.probabilities if not store.has(stage_name(p))]
+        sharing = [[p for p in missing if p < 1], [p for p in missing if p == 1]]  # those that share a belief
+        engine.side_by_side([partial(_run_stages, experiment, store, own, device, progress, engine) for own in sharing])
     return store
+
+
+def _run_stages(
+    experiment: DrivingExperiment,
+    store: Store,
+    probabilities: list[float],
+    device: torch.device | str,
+    progress: Progress | None,
+    engine: Engine,
+) -> None:
+    """Train the belief that these p share, and solve for each."""
+    if not probabilities:
+        return
+    ensemble = belief(experiment, store, probabilities[0], device, progress, engine)
+
+    def finished(probability: float, findings: Findings) -> None:
+        store.save(stage_name(probability), *findings)
+
+    title = f"solving, p = {', '.join(f'{p:g}' for p in probabilities)}"
+    engine.each(
+        solve_stage, (experiment, ensemble), probabilities, finished, device="cpu", title=title, progress=progress
+    )
 
 
 def stage_name(probability: float) -> str:
@@ -127,6 +150,7 @@ def belief(
     probability: float,
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> DrivingEnsemble:
     """The trained ensemble for one p: loaded if it is there, trained (or trained on) if not. All p < 1 share one."""
     certain = probability == 1
@@ -137,15 +161,10 @@ def belief(
     resumed = checkpoints.exists()
     settings = replace(experiment.training, num_epochs=experiment.certain_epochs) if certain else experiment.training
     network = familiar_network(probability)
-    started = time.perf_counter()
-    trained = train(
-        network,
-        settings,
-        device=device,
-        checkpoint_dir=checkpoints,
-        progress=titled(progress, "training, p = 1" if certain else "training"),
+    tell = titled(progress, "training, p = 1" if certain else "training")
+    trained, seconds, hardware = (engine or LocalEngine()).train(
+        network, settings, device=device, checkpoint_dir=checkpoints, progress=tell
     )
-    seconds = time.perf_counter() - started
     ensemble = DrivingEnsemble(trained.parameters, trained.losses, asdict(settings))
     ensemble.save(store.folder / name)
     losses = trained.losses.double()
@@ -153,16 +172,17 @@ def belief(
         "seconds": seconds,
         "resumed": resumed,
         "num_pairs": network.num_samples,
-        "hardware": hardware_name(device),
+        "hardware": hardware,
     }
     store.save(name, numbers | {"loss_median": float(losses.median()), "loss_largest": float(losses.max())})
     return ensemble
 
 
-def _solve_stage(
-    experiment: DrivingExperiment, ensemble: DrivingEnsemble, probability: float, progress: Progress | None
-) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def solve_stage(
+    question: tuple[DrivingExperiment, DrivingEnsemble], probability: float, progress: Progress | None
+) -> Findings:
     """Policies, statistics and certificates for one p."""
+    experiment, ensemble = question
     world = driving_world(novel=True, appearance_probability=probability)
     rewards = ensemble.rewards(world)
     spread = _belief_spread(ensemble, world)

@@ -30,6 +30,9 @@ from cautious.errors import BadFileError, FolderInUseError
 FORMAT = 1
 PACKAGES = ("cautious", "torch", "numpy", "scipy")
 
+Findings = tuple[dict[str, Any], dict[str, Tensor]]
+"""What a stage comes to: numbers and arrays."""
+
 
 class Store:
     """The folder of one run."""
@@ -144,9 +147,14 @@ def surroundings() -> dict[str, Any]:
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": _commit(),
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+        "versions": {"python": platform.python_version(), **package_versions()},
         "hardware": {"machine": platform.machine(), "cpu": _cpu_name(), "cores": os.cpu_count(), "gpu": gpu},
     }
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of the packages that decide results."""
+    return {name: _version(name) for name in PACKAGES}
 
 
 def _version(package: str) -> str:
