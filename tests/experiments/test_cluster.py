@@ -43,6 +43,7 @@ def place():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", str(folder))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_AUTH_MODE", "disabled")  # whatever token the user of this machine may have
         patch.delenv("RAY_ADDRESS", raising=False)
         yield folder
     assert wait_until(lambda: not processes(folder)), "Ray left processes behind"

@@ -74,7 +74,8 @@ class RayEngine:
         """Train shards on all workers, as many at once as there are."""
         crew = _Crew(self)
         models = train(network, settings, device=device, checkpoint_dir=checkpoint_dir, progress=progress, crew=crew)
-        workers = f"Ray cluster, {self.num_workers(torch.device(device))} workers"
+        num_workers = self.num_workers(torch.device(device))
+        workers = f"Ray cluster, {num_workers} worker{'' if num_workers == 1 else 's'}"
         return Training(models, crew.seconds, "; ".join([workers, *crew.hardware]))
 
     def each(
@@ -198,6 +199,11 @@ def _outcome(reference: Any) -> Outcome:
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, CautiousError):
             raise error.cause from None
+        if "failed to import on the worker" in str(error):
+            why = str(error).strip().splitlines()[-1]
+            raise ClusterError(
+                f"a worker lacks what it needs ({why}); install the same cautious on all machines."
+            ) from None
         raise
     except ray.exceptions.RayError as error:
         raise ClusterError(

@@ -16,7 +16,15 @@ from cautious.errors import ClusterError, MissingPackageError
 CONNECT_SECONDS = 30.0
 """How long a cluster may take to answer."""
 
-TRY = "import sys, ray; ray.init(address=sys.argv[1], log_to_driver=False)"
+TRY = """
+import ray, sys
+try:
+    ray.init(address=sys.argv[1], log_to_driver=False)
+except Exception as error:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    sys.exit(f"{type(error).__name__}: {error}")
+"""
 """What a process of its own does to see whether a cluster answers: Ray would try for minutes, and then end the process."""
 
 

@@ -74,8 +74,10 @@ def do_piece(
     import torch
 
     from cautious.experiments.store import hardware_name
+    from cautious.types import as_device
 
     _refuse_other_versions(versions)
+    as_device(device)  # a machine may offer a GPU that its PyTorch cannot use
     torch.set_num_threads(1)
     started = time.perf_counter()
     result = work(shared, piece, tell)
