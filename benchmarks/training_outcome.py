@@ -20,9 +20,10 @@ from torch import Tensor
 
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.training import train
+from cautious.experiments.image_data import ImageData, load_data
 from cautious.experiments.image_settings import ImageExperiment, image_experiment_at
-from cautious.experiments.images import ImageData, load_data, training_data
-from cautious.experiments.store import hardware_name
+from cautious.experiments.images import training_data
+from cautious.experiments.surroundings import hardware_name
 from cautious.worlds.images import TASKS
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from cautious import TabularMDP
+from cautious.experiments.driving import experiment_at, run_driving
 from cautious.experiments.image_settings import image_experiment_at
 from cautious.experiments.images import run_images
 from cautious.experiments.store import Store
@@ -45,10 +46,12 @@ def random_problem(generator: torch.Generator) -> RandomProblem:
 
 @pytest.fixture(scope="session")
 def smoke_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Store]:
-    """The smoke run of an image task on the embedded data, made when first asked for and shared: copy it to change it."""
+    """The smoke run of a task on the embedded data, made when first asked for and shared: copy it to change it."""
 
     @functools.cache
     def run(task: str) -> Store:
+        if task == "driving":
+            return run_driving(experiment_at("smoke"), tmp_path_factory.mktemp(task))
         with pytest.MonkeyPatch.context() as patch:
             patch.delenv("CAUTIOUS_DATA", raising=False)
             patch.setenv("CAUTIOUS_CACHE", str(tmp_path_factory.mktemp("cache")))

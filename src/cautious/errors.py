@@ -21,6 +21,14 @@ class SolverError(CautiousError, RuntimeError):
     """A numerical method that could not finish, with what it reported."""
 
 
+class MissingPackageError(CautiousError, ImportError):
+    """An optional package that is not installed and that a request needs."""
+
+
+class ClusterError(CautiousError, RuntimeError):
+    """A cluster that cannot be reached, or whose workers cannot do what they are asked."""
+
+
 class FolderInUseError(CautiousError):
     """Another process is writing to the same run."""
 

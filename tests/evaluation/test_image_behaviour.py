@@ -54,3 +54,17 @@ def test_frequencies_by_label():
     assert table[0, 10] == pytest.approx((0.4 + 0.7) / 2)
     assert table[1].tolist() == [0] * 11
     assert table[2, 9] == pytest.approx(0.25)
+
+
+def test_frequencies_by_label_are_the_same_on_any_number_of_threads(generator):
+    labels = torch.randint(10, (1000,), generator=generator)
+    greedy = most_likely(torch.rand(100, 1000, 11, generator=generator))
+    before = torch.get_num_threads()
+    try:
+        found = []
+        for num_threads in (1, 2):
+            torch.set_num_threads(num_threads)
+            found.append(frequencies_by_label(greedy, labels, 10))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*found)

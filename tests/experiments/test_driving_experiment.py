@@ -13,9 +13,10 @@ from cautious.beliefs.driving import DrivingEnsemble
 from cautious.cli.main import main
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 from cautious.evaluation.driving import safety_statistics
-from cautious.experiments import beliefs, driving
+from cautious.experiments import driving
 from cautious.experiments.drives import drive_both, sample_drive, trained_belief
 from cautious.experiments.driving import SCALES, experiment_at, run_driving
+from cautious.experiments.launch import engine
 from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
 from cautious.ops.simplex import uniform_policy
@@ -27,9 +28,9 @@ from cautious.worlds.driving import driving_world
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished(smoke_run):
     """One smoke run, shared; tests that change it work on a copy."""
-    return run_driving(experiment_at("smoke"), tmp_path_factory.mktemp("smoke"))
+    return smoke_run("driving")
 
 
 def copy_of(store: Store, target) -> Store:
@@ -68,7 +69,7 @@ def test_a_run_holds_everything_a_figure_needs(finished):
 
 def test_a_finished_run_is_not_run_again(finished, tmp_path, monkeypatch):
     store = copy_of(finished, tmp_path / "run")
-    monkeypatch.setattr(beliefs, "train", None)
+    monkeypatch.setattr(engine, "train", None)
     monkeypatch.setattr(driving, "solve_mdp", None)
     assert run_driving(experiment_at("smoke"), store.folder).numbers("novel-p1") == finished.numbers("novel-p1")
 
@@ -105,7 +106,7 @@ def test_broken_stores_are_named(finished, tmp_path):
 def test_every_figure_redraws_from_a_copied_store_without_training(finished, tmp_path, monkeypatch):
     store = copy_of(finished, tmp_path / "elsewhere")
     shutil.rmtree(store.folder / "belief")
-    monkeypatch.setattr(beliefs, "train", None)
+    monkeypatch.setattr(engine, "train", None)
     report = write_report(store)
     text = report.read_text(encoding="utf-8")
     for name in FIGURES:
@@ -137,6 +138,9 @@ def test_the_ledger_judges_by_the_numbers(finished, tmp_path):
     assert verdicts["CV1"].word == "not run"  # eight iterations
     assert verdicts["TH1"].shown
     assert verdicts["TH2"].shown
+    standing = ([[0.0, 0.0]] * 3, [0.0, 0.0])
+    store = rewritten(copy_of(finished, tmp_path / "standing"), speed=standing, collisions=standing)
+    assert [verdict.word for verdict in driving_ledger(store)[:2]] == ["not shown"] * 2  # and nothing warns
     overlapping = ([[1.0, 2.96], [2.0, 2.1], [2.95, 2.95]], [2.94, 2.6])
     store = rewritten(copy_of(finished, tmp_path / "no"), speed=overlapping)
     verdicts = {verdict.claim: verdict for verdict in driving_ledger(store)}

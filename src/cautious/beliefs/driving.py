@@ -130,6 +130,7 @@ class DrivingNetwork:
     shard_size: Mapping[str, int] = MappingProxyType(
         {"cpu": 16, "cuda": 2048}
     )  # what a core's cache holds; what keeps a GPU busy
+    shard_multiple = 1
 
     def __init__(self, world: DrivingWorld, device: torch.device | None = None) -> None:
         """Take the training pairs of a familiar world."""

@@ -30,6 +30,7 @@ class ImageTraining:
 
     name = ImageNetwork.name
     shard_size: Mapping[str, int] = MappingProxyType({"cpu": 2, "cuda": 256})
+    shard_multiple = 1
 
     def __init__(
         self,

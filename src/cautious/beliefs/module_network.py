@@ -37,7 +37,7 @@ class ModuleNetwork:
         """Build one module to learn its shape, and try it on an example [B, ...]."""
         self._factory = factory
         self._module = _built(factory, 0)
-        self._copies = threading.local()
+        self._copies: dict[int, nn.Module] = {}
         buffers = [name for name, _ in self._module.named_buffers()]
         if buffers:
             raise InvalidInputError(
@@ -70,9 +70,10 @@ class ModuleNetwork:
 
     def _call(self, own: dict[str, Tensor], inputs: Tensor) -> Tensor:
         """One model's rewards [B, A]. `functional_call` lends weights to the module, so each thread has a copy of it."""
-        if not hasattr(self._copies, "module"):
-            self._copies.module = copy.deepcopy(self._module)
-        return torch.func.functional_call(self._copies.module, own, (inputs,))
+        thread = threading.get_ident()
+        if thread not in self._copies:
+            self._copies[thread] = copy.deepcopy(self._module)
+        return torch.func.functional_call(self._copies[thread], own, (inputs,))
 
     def describe(self) -> dict[str, Any]:
         """The module's parameters by name; the code that makes it is not kept."""
@@ -208,6 +209,7 @@ class ModuleTraining:
 
     flips_coins = False
     shard_size: Mapping[str, int] = MappingProxyType({"cpu": WIDTH, "cuda": 256})
+    shard_multiple = WIDTH
 
     def __init__(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from cautious.beliefs.files import FORMAT, add_to, checksum_of, load_json, load_
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.seeding import seed_of, stream
 from cautious.types import is_number, parse_count
+
+FILE_NAME = re.compile(r"models-(\d+)-(\d+)\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ class StackedNetwork(Protocol):
     """Whether each sample comes with a coin, flipped anew in each epoch."""
     shard_size: Mapping[str, int]
     """How many models to train together, by kind of device."""
+    shard_multiple: int
+    """Shards begin at multiples of this, where a model's place among others could show in its bits; else 1."""
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
         """First weights of one model, [P]."""
@@ -122,6 +127,10 @@ class Shard:
         counts = {"epoch": torch.tensor(self.epoch), "batch": torch.tensor(self.batch)}
         return {name: getattr(self, name) for name in (*WEIGHTS, *LOSSES)} | counts
 
+    def to(self, device: torch.device) -> Shard:
+        """The same on `device`."""
+        return Shard(self.models, self.tensors(), self.epoch, device)
+
 
 WEIGHTS, LOSSES = ("parameters", "first_moment", "second_moment"), ("losses", "running")
 
@@ -167,6 +176,15 @@ class Checkpoints:
         """Tells these models of this experiment from any others, [32]."""
         text = checksum_of([self._own, models.start, models.stop])
         return torch.tensor(list(hashlib.sha256(text.encode()).digest()), dtype=torch.uint8)
+
+    def begun(self) -> list[range]:
+        """Models of the shards that are there, in order, whatever their sizes; of two that overlap, the first."""
+        names = [FILE_NAME.fullmatch(path.name) for path in self._folder.iterdir()]
+        found: list[range] = []
+        for first, last in sorted((int(name[1]), int(name[2])) for name in names if name):
+            if first <= last and (not found or first >= found[-1].stop):
+                found.append(range(first, last + 1))
+        return found
 
     def save(self, shard: Shard) -> None:
         """Write a shard as it stands, which must be between two steps."""

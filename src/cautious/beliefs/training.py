@@ -7,7 +7,6 @@ whichever shard, after whichever interruption.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.cores import on_every_core
+from cautious.beliefs.crew import Board, Crew, Job, Progress, fair_shard_size, shards_of
 from cautious.beliefs.kernels import triton_available
 from cautious.beliefs.memory import keep_freed_memory
 from cautious.beliefs.shards import Batch, Checkpoints, Shard, StackedNetwork, TrainingSettings
@@ -28,9 +28,6 @@ CHECKPOINT_SECONDS = 20.0
 
 CALL_SECONDS = 1.0
 """How long a network that trains several epochs by itself may take for one call, about."""
-
-Progress = Callable[[int, int], None]
-"""Called with (epochs done, epochs in all), counted over all shards."""
 
 
 class TrainedModels:
@@ -50,6 +47,7 @@ def train(
     shard_size: int | None = None,
     checkpoint_dir: Path | None = None,
     progress: Progress | None = None,
+    crew: Crew | None = None,
 ) -> TrainedModels:
     """Train all models, shard by shard, going on from `checkpoint_dir` where it holds earlier work.
 
@@ -60,62 +58,85 @@ def train(
         shard_size: Models trained together; changes speed and memory, not the result.
         checkpoint_dir: Where to keep unfinished and finished shards.
         progress: Told after each epoch, or about once a second where epochs are shorter.
+        crew: Who trains; this process if not given. A shard of theirs is kept when it is finished, not before.
     """
-    place = torch.device(device)
-    if place.type == "cpu":
-        keep_freed_memory()
-    size = network.shard_size[place.type] if shard_size is None else parse_count(shard_size, "shard_size")
-    shards = [range(first, min(first + size, settings.num_models)) for first in range(0, settings.num_models, size)]
+    job = Job(network, settings, torch.device(device))
+    size = _usual_shard_size(job, crew) if shard_size is None else parse_count(shard_size, "shard_size")
     checkpoints = None if checkpoint_dir is None else Checkpoints(checkpoint_dir, network, settings)
-    board = _Board(len(shards), settings.num_epochs, progress)
+    shards = shards_of(settings.num_models, size, checkpoints.begun() if checkpoints else ())
+    board = Board(len(shards), settings.num_epochs, progress)
+    if crew is None:
+        done = _train_here(job, shards, checkpoints, board)
+    else:
+        done = _train_elsewhere(crew, job, shards, checkpoints, board)
+    return TrainedModels(
+        torch.cat([shard.parameters.cpu() for shard in done]), torch.cat([shard.losses.cpu() for shard in done])
+    )
+
+
+def _usual_shard_size(job: Job, crew: Crew | None) -> int:
+    most = job.network.shard_size[job.device.type]
+    if crew is None:
+        return most
+    return fair_shard_size(
+        job.settings.num_models, most, crew.num_workers(job.device), multiple=job.network.shard_multiple
+    )
+
+
+def _train_here(job: Job, shards: list[range], checkpoints: Checkpoints | None, board: Board) -> list[Shard]:
+    """In this process: on the CPU one shard a core, elsewhere one after another."""
 
     def work(number: int) -> Shard:
-        own = network.to(place)
-        return _train_shard(
-            own, settings, shards[number], place, checkpoints, lambda epochs: board.tell(number, epochs)
-        )
+        begun = None if checkpoints is None else checkpoints.load(shards[number], job.device)
+        keep = None if checkpoints is None else checkpoints.save
+        return train_shard(job, begun or shards[number], lambda epochs: board.tell(number, epochs), keep)
 
-    numbers = range(len(shards))
-    done = on_every_core(work, len(shards), board.stop) if place.type == "cpu" else [work(number) for number in numbers]
-    parameters, losses = ([getattr(shard, name).cpu() for shard in done] for name in ("parameters", "losses"))
-    return TrainedModels(torch.cat(parameters), torch.cat(losses))
+    if job.device.type == "cpu":
+        return on_every_core(work, len(shards), board.stop)
+    return [work(number) for number in range(len(shards))]
 
 
-class _Board:
-    """Where shards write how far they are, and read whether to go on."""
+def _train_elsewhere(
+    crew: Crew, job: Job, shards: list[range], checkpoints: Checkpoints | None, board: Board
+) -> list[Shard]:
+    """By others: each shard is written down here when it comes back; one that is finished is not given out again."""
+    home = torch.device("cpu")
+    found = {} if checkpoints is None else {number: checkpoints.load(own, home) for number, own in enumerate(shards)}
+    begun = {number: shard for number, shard in found.items() if shard is not None}
+    done = {number: shard for number, shard in begun.items() if shard.epoch >= job.settings.num_epochs}
+    board.tell_all({number: shard.epoch for number, shard in begun.items()})
+    missing = [number for number in range(len(shards)) if number not in done]
 
-    def __init__(self, num_shards: int, num_epochs: int, progress: Progress | None) -> None:
-        self._epochs = [0] * num_shards
-        self._total = num_shards * num_epochs
-        self._progress = progress
-        self._lock = threading.Lock()
-        self._stopped = False
+    def finished(place: int, shard: Shard) -> None:
+        if checkpoints is not None:
+            checkpoints.save(shard)
+        done[missing[place]] = shard
+        board.tell(missing[place], shard.epoch)
 
-    def stop(self) -> None:
-        """Shards stop between two steps, within about `CALL_SECONDS`; their checkpoints stay."""
-        self._stopped = True
-
-    def tell(self, shard: int, epochs: int) -> None:
-        if self._stopped:
-            raise KeyboardInterrupt
-        with self._lock:
-            self._epochs[shard] = epochs
-            if self._progress is not None:
-                self._progress(sum(self._epochs), self._total)
+    if missing:
+        work = [begun.get(number) or shards[number] for number in missing]
+        crew.train_shards(job, work, lambda place, epochs: board.tell(missing[place], epochs), finished)
+    return [done[number] for number in range(len(shards))]
 
 
-def _train_shard(
-    network: StackedNetwork,
-    settings: TrainingSettings,
-    models: range,
-    device: torch.device,
-    checkpoints: Checkpoints | None,
-    report: Callable[[int], None],
+def train_shard(
+    job: Job, begun: range | Shard, report: Callable[[int], None], keep: Callable[[Shard], None] | None = None
 ) -> Shard:
-    shard = None if checkpoints is None else checkpoints.load(models, device)
-    shard = shard or Shard.fresh(network, settings, models, device)
-    luck = _Luck(network, settings.seed, models, device)
-    keeper = _Keeper(shard, checkpoints, report)
+    """Train some models to the end.
+
+    Args:
+        job: What is trained.
+        begun: Which models; or a shard to go on with.
+        report: Told how many epochs are done; may raise to stop.
+        keep: Given the shard now and then, at the end, and when stopped.
+    """
+    device, settings = job.device, job.settings
+    if device.type == "cpu":
+        keep_freed_memory()
+    network = job.network.to(device)
+    shard = begun.to(device) if isinstance(begun, Shard) else Shard.fresh(network, settings, begun, device)
+    luck = _Luck(network, settings.seed, shard.models, device)
+    keeper = _Keeper(shard, keep, report)
     train_epochs = getattr(network, "train_epochs", None)
     num_epochs = 1
     report(shard.epoch)
@@ -136,9 +157,9 @@ def _train_shard(
 class _Keeper:
     """Tells how far a shard is and keeps its work, always between two steps: then nothing is half done."""
 
-    def __init__(self, shard: Shard, checkpoints: Checkpoints | None, report: Callable[[int], None]) -> None:
+    def __init__(self, shard: Shard, keep: Callable[[Shard], None] | None, report: Callable[[int], None]) -> None:
         self._shard = shard
-        self._checkpoints = checkpoints
+        self._keep = keep
         self._report = report
         self._rested = self._written = time.monotonic()
 
@@ -162,8 +183,8 @@ class _Keeper:
 
     def save(self) -> None:
         """Write the shard as it stands."""
-        if self._checkpoints is not None:
-            self._checkpoints.save(self._shard)
+        if self._keep is not None:
+            self._keep(self._shard)
             self._written = time.monotonic()
 
 

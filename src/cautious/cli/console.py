@@ -67,7 +67,8 @@ def _plain_progress() -> Callable[[str, int, int], None]:
             return
         said[title] = now
         left = f", about {(now - begun) / done * (total - done):.0f} s left" if 0 < done < total and now > begun else ""
-        print(f"{title}: {100 * done // max(total, 1)} %{left}", file=sys.stderr, flush=True)
+        line = f"{title}: {100 * done // max(total, 1)} %{left}\n"  # written at once: several threads may tell
+        print(line, end="", file=sys.stderr, flush=True)
 
     return tell
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 if TYPE_CHECKING:
     import torch
 
+    from cautious.experiments.launch.engine import Engine
     from cautious.experiments.progress import Progress
     from cautious.experiments.store import Store
 
@@ -23,6 +24,8 @@ class Reproduce:
     Interrupted anywhere, the same command goes on where it was. At scale "paper" the exit status is 1 if a claim is not
     borne out; smaller scales print the same ledger but never fail, and at "smoke" it means nothing. Letters are used where
     they are at hand ('cautious data' says); without them everything about letters is left out.
+
+    With --engine ray the same work, with the same result, is done by all machines of a Ray cluster.
 
     Example: cautious reproduce ask-for-help --scale small
     """
@@ -41,42 +44,85 @@ class Reproduce:
     """Where to train: auto, cpu or cuda."""
     out: Path | None = None
     """Folder of the run; runs/<task>-<scale> if not given."""
+    engine: Literal["local", "ray"] = "local"
+    """Who works on it: this process, or a Ray cluster (pip install 'cautious[ray]')."""
+    address: str | None = None
+    """HOST:PORT of a Ray cluster that this machine is part of, or auto; if not given, RAY_ADDRESS, or one started here."""
+    repeats: int = 1
+    """How many times, from the seeds seed, seed + 1, ...; if more than one, each in a folder seed-<n> of its own."""
 
     def run(self) -> None:
         """Train, solve, judge, report."""
-        import torch
+        from cautious.cli.console import progress_bars
+        from cautious.experiments.launch.engine import open_engine
+        from cautious.experiments.repeats import run_repeats
+        from cautious.types import parse_count
 
-        from cautious.cli.console import console, progress_bars
+        parse_count(self.repeats, "repeats")
+        folder = self.out or Path("runs") / f"{self.task}-{self.scale}"
+        with open_engine(self.engine, self.address) as engine, progress_bars() as progress:
+            device = engine.device(self.device)
+
+            def run(seed: int, place: Path, tell: Progress) -> Store:
+                return self._run_experiment(seed, place, device, engine, tell)
+
+            if self.repeats == 1:
+                runs = {self.seed: run(self.seed, folder, progress)}
+            else:
+                runs = run_repeats(run, folder, self.seed, self.repeats, engine, progress)
+        missed = self._show(runs[self.seed]) if self.repeats == 1 else self._show_repeats(runs, folder)
+        if self.scale == "paper" and missed:
+            sys.exit(1)
+
+    def _show(self, store: Store) -> bool:
+        """Report a run; whether some claim is not borne out."""
+        from cautious.cli.console import console, progress_bar
         from cautious.cli.tables import ledger_table, result_table
         from cautious.report.contents import ledger_of, tables_of
         from cautious.report.html import write_report
-        from cautious.types import as_device
 
-        device = as_device(("cuda" if torch.cuda.is_available() else "cpu") if self.device == "auto" else self.device)
-        folder = self.out or Path("runs") / f"{self.task}-{self.scale}"
-        with progress_bars() as progress:
-            store = self._run_experiment(folder, device or torch.device("cpu"), progress)
-            progress("drawing the report", 0, 1)
+        with progress_bar("drawing the report") as progress:
+            progress(0, 1)
             path = write_report(store)
-            progress("drawing the report", 1, 1)
+            progress(1, 1)
         verdicts = ledger_of(store)
         for table in tables_of(store):
             if table.main:
                 console.print(result_table(table))
         console.print(ledger_table(verdicts))
-        console.print(f"run: {folder}   report: {path}")
-        if self.scale == "paper" and any(verdict.shown is False for verdict in verdicts):
-            sys.exit(1)
+        console.print(f"run: {store.folder}   report: {path}")
+        return any(verdict.shown is False for verdict in verdicts)
 
-    def _run_experiment(self, folder: Path, device: torch.device, progress: Progress) -> Store:
+    def _show_repeats(self, runs: dict[int, Store], folder: Path) -> bool:
+        """Report each run, and one ledger of all; whether some claim is not borne out somewhere."""
+        from cautious.cli.console import console, progress_bar
+        from cautious.cli.tables import repeats_table
+        from cautious.report.contents import ledger_of
+        from cautious.report.html import write_report
+        from cautious.report.repeats import tallied, write_tallies
+
+        with progress_bar("drawing the reports") as progress:
+            for number, store in enumerate(runs.values()):
+                progress(number, len(runs))
+                write_report(store)
+            progress(len(runs), len(runs))
+        tallies = tallied({seed: ledger_of(store) for seed, store in runs.items()})
+        path = write_tallies(folder, self.task, tallies)
+        console.print(repeats_table(tallies))
+        console.print(f"runs and their reports: {folder}/seed-*   ledger: {path}")
+        return any(tally.missed for tally in tallies)
+
+    def _run_experiment(
+        self, seed: int, folder: Path, device: torch.device, engine: Engine, progress: Progress
+    ) -> Store:
         from cautious.errors import InvalidInputError
         from cautious.experiments.driving import experiment_at, run_driving
         from cautious.experiments.image_settings import image_experiment_at
         from cautious.experiments.images import run_images
 
+        options: dict[str, Any] = {"device": device, "progress": progress, "engine": engine}
         if self.task != "driving":
-            experiment = image_experiment_at(self.task, self.scale, self.seed)
-            return run_images(experiment, folder, data=self.data, device=device, progress=progress)
+            return run_images(image_experiment_at(self.task, self.scale, seed), folder, data=self.data, **options)
         if self.data is not None:
             raise InvalidInputError(f"data={str(self.data)!r}: driving has no image data; leave it out.")
-        return run_driving(experiment_at(self.scale, self.seed), folder, device=device, progress=progress)
+        return run_driving(experiment_at(self.scale, seed), folder, **options)

@@ -15,6 +15,7 @@ from cautious.experiments.drives import Drive
 from cautious.experiments.first_look import Look
 from cautious.report.animation import caption, terminal_lines
 from cautious.report.ledger import Verdict
+from cautious.report.repeats import Tally
 from cautious.report.tables import Table as Results
 from cautious.solvers.solution import Certificate
 
@@ -57,6 +58,18 @@ def ledger_table(verdicts: Sequence[Verdict]) -> Table:
     colours = {True: "green", False: "red", None: "dim"}
     for verdict in verdicts:
         table.add_row(verdict.claim, verdict.says, Text(verdict.word, style=colours[verdict.shown]), verdict.numbers)
+    return table
+
+
+def repeats_table(tallies: Sequence[Tally]) -> Table:
+    """The one ledger of several runs."""
+    table = Table(title="what the paper claims, and how many runs show it", show_lines=True)
+    for heading in ("claim", "the paper", "shown in", "not shown from seed"):
+        table.add_column(heading)
+    for tally in tallies:
+        colour = "dim" if not tally.judged else "green" if not tally.missed else "yellow" if tally.shown else "red"
+        missed = ", ".join(map(str, tally.missed))
+        table.add_row(tally.claim, tally.says, Text(tally.words, style=colour), missed)
     return table
 
 

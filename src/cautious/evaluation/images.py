@@ -26,9 +26,10 @@ def frequencies(policy: Tensor) -> Tensor:
 def frequencies_by_label(policy: Tensor, labels: Tensor, num_labels: int) -> Tensor:
     """How often each action is taken on the images of each label: [..., S, A], [S] -> [..., labels, A]; 0 where none is."""
     check_shape(labels, "S", "labels", S=policy.shape[-2])
-    member = torch.nn.functional.one_hot(labels, num_labels).to(policy.dtype)  # [S, labels]
-    member = member / member.sum(dim=0).clamp(min=1)
-    return torch.einsum("sl,...sa->...la", member.to(policy.device), policy)
+    member = torch.nn.functional.one_hot(labels, num_labels).double().to(policy.device)  # [S, labels]
+    # in float64, divided last: the order of summing, which depends on the number of threads, is then not seen in float32
+    total = torch.einsum("sl,...sa->...la", member, policy.double())
+    return (total / member.sum(dim=0).clamp(min=1)[:, None]).to(policy.dtype)
 
 
 def correct_frequency(policy: Tensor, labels: Tensor) -> Tensor:

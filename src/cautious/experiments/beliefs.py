@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -13,10 +12,10 @@ from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.files import checksum_of, load_json
 from cautious.beliefs.saved import DESCRIPTION
 from cautious.beliefs.shards import StackedNetwork, TrainingSettings
-from cautious.beliefs.training import TrainedModels, train
+from cautious.beliefs.training import TrainedModels
+from cautious.experiments.launch.engine import Engine
 from cautious.experiments.progress import Tell
 from cautious.experiments.store import Store
-from cautious.experiments.surroundings import hardware_name
 
 Lesson = TypeVar("Lesson", bound=StackedNetwork)
 
@@ -29,6 +28,7 @@ def kept_belief(
     make_ensemble: Callable[[Lesson, TrainedModels], Any],
     *,
     counted: str,
+    engine: Engine,
     device: torch.device | str,
     tell: Tell | None,
 ) -> Any:
@@ -41,6 +41,7 @@ def kept_belief(
         make_lesson: The network with its training data; called only if there is something left to train.
         make_ensemble: From that and the trained models.
         counted: What the stage calls the number of training samples.
+        engine: Who trains.
         device: Where to train.
         tell: Told how far training is.
     """
@@ -52,14 +53,15 @@ def kept_belief(
         return RewardEnsemble.load(store.folder / name)
     resumed = checkpoints.exists()
     lesson = make_lesson()
-    started = time.perf_counter()
-    trained = train(lesson, settings, device=device, checkpoint_dir=checkpoints, progress=tell)
+    trained, seconds, hardware = engine.train(
+        lesson, settings, device=device, checkpoint_dir=checkpoints, progress=tell
+    )
     losses = trained.losses.double()
     numbers = {
-        "seconds": time.perf_counter() - started,
+        "seconds": seconds,
         counted: lesson.num_samples,
         "resumed": resumed,
-        "hardware": hardware_name(device),
+        "hardware": hardware,
         "loss_median": float(losses.median()),
         "loss_largest": float(losses.max()),
     }

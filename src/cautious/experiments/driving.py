@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,8 +17,9 @@ from cautious.beliefs.shards import TrainingSettings
 from cautious.errors import InvalidInputError
 from cautious.evaluation.driving import safety_statistics
 from cautious.experiments.beliefs import kept_belief
+from cautious.experiments.launch.engine import Engine, LocalEngine
 from cautious.experiments.progress import Progress, SharedBar, titled
-from cautious.experiments.store import Store, as_lists
+from cautious.experiments.store import Findings, Store, as_lists
 from cautious.experiments.surroundings import hardware_name
 from cautious.ops.risk import KofN
 from cautious.solvers.mdp import solve_mdp
@@ -100,6 +101,7 @@ def run_driving(
     *,
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> Store:
     """Run the experiment, or finish it where an earlier call left off.
 
@@ -108,16 +110,36 @@ def run_driving(
         folder: Where the run lives.
         device: Where to train; solving is quickest on the CPU.
         progress: Told how each stage goes.
+        engine: Who works on it; this process if not given.
     """
     store = Store.create(folder, "driving", experiment.as_settings())
+    engine = engine or LocalEngine()
     with store.alone():
-        for probability in experiment.probabilities:
-            stage = stage_name(probability)
-            if not store.has(stage):
-                ensemble = belief(experiment, store, probability, device, progress)
-                numbers, arrays = _solve_stage(experiment, ensemble, probability, store.parts(stage), progress)
-                store.save(stage, numbers, arrays)
+        missing = [p for p in experiment.probabilities if not store.has(stage_name(p))]
+        sharing = [[p for p in missing if p < 1], [p for p in missing if p == 1]]  # those that share a belief
+        engine.side_by_side([partial(_run_stages, experiment, store, own, device, progress, engine) for own in sharing])
     return store
+
+
+def _run_stages(
+    experiment: DrivingExperiment,
+    store: Store,
+    probabilities: list[float],
+    device: torch.device | str,
+    progress: Progress | None,
+    engine: Engine,
+) -> None:
+    """Train the belief that these p share, and solve for each."""
+    if not probabilities:
+        return
+    ensemble = belief(experiment, store, probabilities[0], device, progress, engine)
+
+    def finished(probability: float, findings: Findings) -> None:
+        store.save(stage_name(probability), *findings)
+
+    title = f"solving, p = {', '.join(f'{p:g}' for p in probabilities)}"
+    question = Question(experiment, ensemble, store if engine.here else None)
+    engine.each(solve_stage, question, probabilities, finished, device="cpu", title=title, progress=progress)
 
 
 def stage_name(probability: float) -> str:
@@ -131,6 +153,7 @@ def belief(
     probability: float,
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> DrivingEnsemble:
     """The trained ensemble for one p: loaded if it is there, trained (or trained on) if not. All p < 1 share one."""
     certain = probability == 1
@@ -142,19 +165,25 @@ def belief(
         lambda: familiar_network(probability),
         lambda _, trained: DrivingEnsemble(trained.parameters, trained.losses, asdict(settings)),
         counted="num_pairs",
+        engine=engine or LocalEngine(),
         device=device,
         tell=titled(progress, "training, p = 1" if certain else "training"),
     )
 
 
-def _solve_stage(
-    experiment: DrivingExperiment,
-    ensemble: DrivingEnsemble,
-    probability: float,
-    parts: Store,
-    progress: Progress | None,
-) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Policies, statistics and certificates for one p; `parts` keeps what is solved of it."""
+class Question(NamedTuple):
+    """What the stages that share a belief need, wherever they are solved."""
+
+    experiment: DrivingExperiment
+    ensemble: DrivingEnsemble
+    store: Store | None
+    """Where to keep what is solved of a stage; None where the run's folder is out of reach."""
+
+
+def solve_stage(question: Question, probability: float, progress: Progress | None) -> Findings:
+    """Policies, statistics and certificates for one p."""
+    experiment, ensemble, store = question
+    parts = None if store is None else store.parts(stage_name(probability))
     world = driving_world(novel=True, appearance_probability=probability)
     rewards = ensemble.rewards(world)
     title, levels = f"solving, p = {probability:g}", experiment.levels
@@ -197,19 +226,21 @@ def _solve_stage(
 TRACE, BOUNDS = ("sampled_value", "exact_value", "regret"), ("lower", "upper", "gap")
 
 
-def _solved(parts: Store, name: str, solve: Callable[[], Solution]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _solved(parts: Store | None, name: str, solve: Callable[[], Solution]) -> Findings:
     """What is kept of a solution, which is solved if it is not there: policy, trace, and bounds for three policies."""
-    if not parts.has(name):
-        started = time.perf_counter()
-        solution = solve()
-        numbers = {"seconds": time.perf_counter() - started, "reshuffles": solution.record["reshuffles"]}
-        arrays = {"policy": solution.policy} | {part: getattr(solution.trace, part) for part in TRACE}
-        policies = {"last": solution.policy, "average": solution.average_policy, "best": solution.best_policy}
-        for which, policy in policies.items():
-            certificate = solution.certificate(policy)
-            arrays |= {f"{which}-{bound}": getattr(certificate, bound) for bound in BOUNDS}
+    if parts is not None and parts.has(name):
+        return parts.numbers(name), parts.arrays(name)
+    started = time.perf_counter()
+    solution = solve()
+    numbers = {"seconds": time.perf_counter() - started, "reshuffles": solution.record["reshuffles"]}
+    arrays = {"policy": solution.policy} | {part: getattr(solution.trace, part) for part in TRACE}
+    policies = {"last": solution.policy, "average": solution.average_policy, "best": solution.best_policy}
+    for which, policy in policies.items():
+        certificate = solution.certificate(policy)
+        arrays |= {f"{which}-{bound}": getattr(certificate, bound) for bound in BOUNDS}
+    if parts is not None:
         parts.save(name, numbers, arrays)
-    return parts.numbers(name), parts.arrays(name)
+    return numbers, arrays
 
 
 def _certificates(solved: dict[str, Tensor]) -> dict[str, dict[str, Any]]:

@@ -11,14 +11,12 @@ from torch import Tensor
 from cautious.evaluation.images import behaviour, frequencies, frequencies_by_label, most_likely
 from cautious.experiments.image_settings import ImageExperiment
 from cautious.experiments.progress import SharedBar, Tell
-from cautious.experiments.store import as_lists
+from cautious.experiments.store import Findings, as_lists
 from cautious.ops.risk import KofN
 from cautious.seeding import stream
 from cautious.solvers.bandit import solve_bandit
 from cautious.types import Regime, Sampling
 from cautious.worlds.data import ImageSet
-
-Findings = tuple[dict[str, Any], dict[str, Tensor]]
 
 DIAL_N = 20
 NUM_SAMPLES = 8

@@ -11,76 +11,25 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.images import ImageTraining
-from cautious.beliefs.shards import fingerprint_of
-from cautious.errors import InvalidInputError, MissingFileError
+from cautious.errors import InvalidInputError
 from cautious.experiments.beliefs import kept_belief
+from cautious.experiments.image_data import ImageData, cut, load_data
 from cautious.experiments.image_settings import ImageExperiment, Variant
 from cautious.experiments.image_studies import behaviour_of, dial_study, model_study
+from cautious.experiments.launch.engine import Engine, LocalEngine
 from cautious.experiments.progress import Progress, titled
-from cautious.experiments.store import Store
+from cautious.experiments.store import Findings, Store
 from cautious.experiments.surroundings import hardware_name
-from cautious.worlds.data import ImageSet, has_images, load_images
+from cautious.worlds.data import ImageSet
 from cautious.worlds.images import class_balanced_subset, perturbed
-
-TEST_SETS = ("digits", "fashion", "letters")
-
-
-@dataclass(frozen=True, eq=False)
-class ImageData:
-    """The images of an experiment: familiar digits to learn from, and sets to decide on."""
-
-    train: ImageSet
-    tests: dict[str, ImageSet]
-
-    def described(self) -> dict[str, str]:
-        """Size and content of each set, for a manifest: other data is another run, wherever the same data came from."""
-        sets = {"digits, train": self.train, **{f"{name}, test": images for name, images in self.tests.items()}}
-        return {
-            name: f"{len(images)} images, {fingerprint_of(images.images, images.labels)}"
-            for name, images in sets.items()
-        }
-
-
-def load_data(experiment: ImageExperiment, folder: Path | str | None = None) -> ImageData:
-    """The sets that are at hand, cut to what the experiment asks for; letters are left out where they are missing.
-
-    An experiment that asks for everything (scale "paper") is refused the package's own small cuts.
-    """
-    train = _whole(load_images("digits", "train", folder), experiment.num_train)
-    names = [name for name in TEST_SETS if name != "letters" or has_images("letters", "test", folder)]
-    return ImageData(train, {name: _whole(load_images(name, "test", folder), experiment.num_test) for name in names})
-
-
-COMPLETE = {("digits", "train"): 60_000, ("digits", "test"): 10_000, ("fashion", "test"): 10_000}
-
-
-def _whole(images: ImageSet, count: int | None) -> ImageSet:
-    """The set as the experiment wants it: all of it, or a cut."""
-    wanted = COMPLETE.get((images.name, images.split), 0)
-    if count is None and len(images) < wanted:
-        raise MissingFileError(
-            f"{images.name}, {images.split}: this scale needs all {wanted:,} images, and only {len(images):,} are at hand "
-            f"({images.origin}); get the complete sets with 'cautious data fetch', or name their folder with --data."
-        )
-    return _cut(images, count)
-
-
-def _cut(images: ImageSet, count: int | None) -> ImageSet:
-    """About `count` images, as many of each label (one at least), the same ones each time; all of them if there are no more."""
-    if count is None or len(images) <= count:
-        return images
-    count = max(count, len(torch.unique(images.labels)))
-    chosen = class_balanced_subset(images.labels, count / len(images), seed=0)
-    origin = f"{len(chosen):,} chosen from {images.origin}"
-    return ImageSet(images.name, images.split, images.images[chosen], images.labels[chosen], origin)
 
 
 def run_images(
@@ -91,6 +40,7 @@ def run_images(
     device: torch.device | str = "cpu",
     only: Sequence[str] | None = None,
     progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> Store:
     """Run the experiment, or finish it where an earlier call left off.
 
@@ -101,20 +51,40 @@ def run_images(
         device: Where to train, predict and solve.
         only: Names of the variants to run now; all if not given. The rest can follow later, in the same folder.
         progress: Told how each stage goes.
+        engine: Who works on it; this process if not given.
     """
     chosen = _chosen(experiment, only)
     images = load_data(experiment, data)
     store = Store.create(folder, experiment.task, {**experiment.as_settings(), "data": images.described()})
+    engine = engine or LocalEngine()
     with store.alone():
-        for variant in chosen:
-            missing = [stage for stage in stages_of(experiment, variant, images) if not store.has(stage.name)]
-            if not missing:
-                continue
-            ensemble = belief(experiment, variant, store, images, device, progress).to(device)
-            for stage in missing:
-                numbers, arrays = _run_stage(experiment, stage, ensemble, images.tests[stage.images], progress)
-                store.save(stage.name, numbers, arrays)
+        engine.side_by_side(
+            [partial(_run_variant, experiment, one, store, images, device, progress, engine) for one in chosen]
+        )
     return store
+
+
+def _run_variant(
+    experiment: ImageExperiment,
+    variant: Variant,
+    store: Store,
+    images: ImageData,
+    device: torch.device | str,
+    progress: Progress | None,
+    engine: Engine,
+) -> None:
+    """Train the variant's ensemble and run its stages, as far as they are missing."""
+    missing = [stage for stage in stages_of(experiment, variant, images) if not store.has(stage.name)]
+    if not missing:
+        return
+    ensemble = belief(experiment, variant, store, images, device, progress, engine)
+
+    def finished(stage: Stage, findings: Findings) -> None:
+        store.save(stage.name, *findings)
+
+    question = Question(experiment, ensemble, images.tests, device)
+    title = f"solving, {variant.name}"
+    engine.each(run_stage, question, missing, finished, device=device, title=title, progress=progress)
 
 
 def _chosen(experiment: ImageExperiment, only: Sequence[str] | None) -> list[Variant]:
@@ -160,8 +130,9 @@ def belief(
     variant: Variant,
     store: Store,
     images: ImageData,
-    device: torch.device | str = "cpu",
-    progress: Progress | None = None,
+    device: torch.device | str,
+    progress: Progress | None,
+    engine: Engine,
 ) -> RewardEnsemble:
     """The trained ensemble of a variant: loaded if it is there, trained (or trained on) if not."""
     return kept_belief(
@@ -173,6 +144,7 @@ def belief(
             lesson.network, trained.parameters, trained.losses, asdict(variant.training)
         ),
         counted="num_images",
+        engine=engine,
         device=device,
         tell=titled(progress, f"training, {variant.name}"),
     )
@@ -193,12 +165,21 @@ def training_data(
     return ImageTraining(train.images[chosen], table, task.loss_weights, kernels=kernels)
 
 
-def _run_stage(
-    experiment: ImageExperiment, stage: Stage, ensemble: RewardEnsemble, images: ImageSet, progress: Progress | None
-) -> tuple[dict[str, Any], dict[str, Tensor]]:
+class Question(NamedTuple):
+    """What the stages of a variant share: all they need, wherever they are run."""
+
+    experiment: ImageExperiment
+    ensemble: RewardEnsemble
+    tests: dict[str, ImageSet]
+    device: torch.device | str
+
+
+def run_stage(question: Question, stage: Stage, progress: Progress | None) -> Findings:
     """Predict, solve, measure."""
+    experiment, images = question.experiment, question.tests[stage.images]
+    ensemble = question.ensemble.to(question.device)
     if stage.study != "behaviour" and len(images) > experiment.num_dial_images:
-        images = _cut(images, experiment.num_dial_images)
+        images = cut(images, experiment.num_dial_images)
     states: Any = images.images if stage.help_available is None else (images.images, stage.help_available)
     started = time.perf_counter()
     rewards = ensemble.rewards(states, progress=titled(progress, f"predicting, {stage.name}"))

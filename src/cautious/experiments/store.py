@@ -39,6 +39,9 @@ MANIFEST = "manifest.json"
 RUN = "run"
 """The entry of a stage that says which one it is, of which run: a hash of its name and of what the manifest asks for."""
 
+Findings = tuple[dict[str, Any], dict[str, Tensor]]
+"""What a stage comes to: numbers and arrays."""
+
 
 class Store:
     """The folder of one run."""

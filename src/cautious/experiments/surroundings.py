@@ -29,7 +29,7 @@ def surroundings() -> dict[str, Any]:
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": _commit(),
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+        "versions": {"python": platform.python_version(), **package_versions()},
         "hardware": {"machine": platform.machine(), "cpu": _cpu_name(), "cores": os.cpu_count(), "gpu": gpu},
     }
 
@@ -42,6 +42,11 @@ def surroundings_line() -> str:
         f"{found['date'][:10]}, commit {found['commit']}, {hardware['gpu'] or hardware['cpu']}, {hardware['cores']} cores, "
         f"Python {versions['python']}, torch {versions['torch']}"
     )
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of the packages that decide results."""
+    return {name: _version(name) for name in PACKAGES}
 
 
 def _version(package: str) -> str:

@@ -43,11 +43,13 @@ def _falls(claim: str, says: str, numbers: dict[str, Any], name: str) -> Verdict
     """Rank correlation of k with the mean over runs at least 0.9, and the ends apart by more than the spread of runs."""
     values = torch.tensor(numbers["statistics"]["queue"][name], dtype=torch.float64)  # [L, R], most cautious first
     ks = [int(level.split("-")[0]) for level in numbers["levels"]]
-    correlation = float(scipy.stats.spearmanr(ks, values.mean(dim=1).numpy()).statistic)
+    means = values.mean(dim=1)
+    same = bool((means == means[0]).all())  # then there is no order to correlate with
+    correlation = 0.0 if same else float(scipy.stats.spearmanr(ks, means.numpy()).statistic)
     cautious, ordinary = values[ks.index(min(ks))], values[ks.index(max(ks))]
     apart = float(ordinary.min() - cautious.max())
-    means = ", ".join(f"{float(value):.3f}" for value in values.mean(dim=1))
-    text = f"k = {', '.join(map(str, ks))}: {means}; rank correlation {correlation:.2f}; runs apart by {apart:.3f}"
+    listed = ", ".join(f"{float(value):.3f}" for value in means)
+    text = f"k = {', '.join(map(str, ks))}: {listed}; rank correlation {correlation:.2f}; runs apart by {apart:.3f}"
     return Verdict(claim, says, correlation >= 0.9 and apart > 0, text)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cautious.experiments.image_data import TEST_SETS
 from cautious.experiments.image_settings import image_experiment_at
-from cautious.experiments.images import TEST_SETS, Stage
+from cautious.experiments.images import Stage
 from cautious.experiments.store import Store
 from cautious.types import Regime
 from cautious.worlds.images import ImageTask, image_task

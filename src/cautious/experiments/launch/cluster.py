@@ -1,0 +1,214 @@
+"""A Ray cluster: pieces of work go out as tasks, and come back as results; only the driver touches a folder.
+
+A task whose worker dies is started again elsewhere by Ray. What was finished is already written down, so that a driver that
+dies goes on from there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray.exceptions
+import torch
+
+from cautious.beliefs.crew import Job
+from cautious.beliefs.shards import Shard, StackedNetwork, TrainingSettings
+from cautious.beliefs.training import train
+from cautious.errors import CautiousError, ClusterError, InvalidInputError
+from cautious.experiments.launch.engine import Piece, Result, Shared, Training
+from cautious.experiments.launch.worker import Notes, Outcome, Reporter, do_piece, train_piece
+from cautious.experiments.progress import Progress, Tell, titled
+from cautious.experiments.surroundings import package_versions
+
+RETRIES = 5
+"""How often a piece is begun again when its worker dies."""
+POLL_SECONDS = 1.0
+"""How often the driver looks for results, news and a wish to stop."""
+MOST_SIDE_BY_SIDE = 4
+"""Trainings, or whole runs, that are begun at the same time: each keeps its data in the driver's memory."""
+RESOURCE = {"cpu": "CPU", "cuda": "GPU"}
+NEEDS = {"cpu": {"num_cpus": 1}, "cuda": {"num_cpus": 1, "num_gpus": 1}}
+
+
+class RayEngine:
+    """The Ray cluster that this process is connected to (`launch.connect.connected`)."""
+
+    here = False
+
+    def __init__(self) -> None:
+        """Look at the cluster, and set up the notes on how far its workers are."""
+        if self.num_workers(torch.device("cpu")) < 1:
+            raise ClusterError(
+                "the Ray cluster has no CPU to work on; add a machine with 'ray start --address=HOST:PORT'."
+            )
+        self._notes: Any = ray.remote(num_cpus=0, max_restarts=-1)(Notes).remote()
+        self._calls = itertools.count()
+        self._stopped = threading.Event()
+
+    def num_workers(self, device: torch.device) -> int:
+        """How many tasks the cluster runs at once: one a CPU, or one a GPU."""
+        return int(ray.cluster_resources().get(RESOURCE[device.type], 0))
+
+    def device(self, name: str) -> torch.device:
+        """The kind of device that tasks are given; "auto" takes GPUs where the cluster has any."""
+        if name not in ("auto", *RESOURCE):
+            raise InvalidInputError(f"device={name!r} cannot be used on a cluster; choose 'auto', 'cpu' or 'cuda'.")
+        num_gpus = self.num_workers(torch.device("cuda"))
+        if name == "cuda" and not num_gpus:
+            raise InvalidInputError("device='cuda' cannot be used here: no machine of the cluster offers a GPU.")
+        return torch.device("cuda" if name != "cpu" and num_gpus else "cpu")
+
+    def train(
+        self,
+        network: StackedNetwork,
+        settings: TrainingSettings,
+        *,
+        device: torch.device | str,
+        checkpoint_dir: Path,
+        progress: Tell | None = None,
+    ) -> Training:
+        """Train shards on all workers, as many at once as there are."""
+        crew = _Crew(self)
+        models = train(network, settings, device=device, checkpoint_dir=checkpoint_dir, progress=progress, crew=crew)
+        num_workers = self.num_workers(torch.device(device))
+        workers = f"Ray cluster, {num_workers} worker{'' if num_workers == 1 else 's'}"
+        return Training(models, crew.seconds, "; ".join([workers, *crew.hardware]))
+
+    def each(
+        self,
+        work: Callable[[Shared, Piece, Progress | None], Result],
+        shared: Shared,
+        pieces: Sequence[Piece],
+        finished: Callable[[Piece, Result], None],
+        *,
+        device: torch.device | str,
+        title: str,
+        progress: Progress | None = None,
+    ) -> None:
+        """All pieces at once, as far as there are workers; one bar for all of them."""
+        tell = titled(progress, title) or (lambda done, total: None)
+        done = itertools.count(1)
+        tell(0, len(pieces))
+
+        def take(number: int, outcome: Outcome) -> None:
+            finished(pieces[number], outcome.result)
+            tell(next(done), len(pieces))
+
+        self.run_tasks(work, shared, pieces, torch.device(device), take)
+
+    def side_by_side(self, works: Sequence[Callable[[], Result]]) -> list[Result]:
+        """Each in a thread of the driver, so that their tasks fill the cluster together; one that fails stops all."""
+        with ThreadPoolExecutor(max_workers=MOST_SIDE_BY_SIDE) as pool:
+            futures = [pool.submit(work) for work in works]
+            try:
+                for future in as_completed(futures):
+                    future.result()
+            except BaseException:
+                self._stopped.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+            return [future.result() for future in futures]
+
+    def run_tasks(
+        self,
+        work: Callable[[Any, Any, Any], Any],
+        shared: Any,
+        pieces: Sequence[Any],
+        device: torch.device,
+        finished: Callable[[int, Outcome], None],
+        report: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Have each piece worked on by a task; those not done when something goes wrong are cancelled.
+
+        Args:
+            work: A function of a module.
+            shared: Sent to each machine once.
+            pieces: One a task.
+            device: What a task needs: a CPU, or a GPU.
+            finished: Given (number of a piece, its outcome), in any order.
+            report: Told (number of a piece, how far it is), about once a second.
+        """
+        common, call = ray.put(shared), next(self._calls)
+        task = ray.remote(do_piece).options(max_retries=RETRIES, scheduling_strategy="SPREAD", **NEEDS[device.type])
+        versions = package_versions()
+        waiting = {}
+        try:
+            for number, piece in enumerate(pieces):
+                tell = None if report is None else Reporter(self._notes, call, number)
+                waiting[task.remote(work, common, piece, tell, device.type, versions)] = number
+            while waiting:
+                ready, _ = ray.wait(list(waiting), timeout=POLL_SECONDS)
+                if self._stopped.is_set():
+                    raise KeyboardInterrupt
+                for reference in ready:
+                    outcome = _outcome(reference)
+                    finished(waiting.pop(reference), outcome)
+                for number, done in ({} if report is None else self._news(call)).items():
+                    if report is not None and number in waiting.values():
+                        report(number, done)
+        finally:
+            for reference in waiting:
+                ray.cancel(reference)
+
+    def _news(self, call: int) -> dict[int, int]:
+        """How far the pieces of a call are, as far as is known: the notes may have been on a machine that died."""
+        try:
+            return ray.get(self._notes.read.remote(call), timeout=POLL_SECONDS)
+        except ray.exceptions.RayError:
+            return {}
+
+
+class _Crew:
+    """Workers of a cluster as `beliefs.training.train` wants them, with a record of what they took."""
+
+    def __init__(self, engine: RayEngine) -> None:
+        """Work for that engine."""
+        self._engine = engine
+        self.seconds = 0.0
+        self.hardware: list[str] = []
+
+    def num_workers(self, device: torch.device) -> int:
+        """One a CPU, or one a GPU."""
+        return self._engine.num_workers(device)
+
+    def train_shards(
+        self,
+        job: Job,
+        shards: Sequence[range | Shard],
+        report: Callable[[int, int], None],
+        finished: Callable[[int, Shard], None],
+    ) -> None:
+        """One shard a task."""
+
+        def take(number: int, outcome: Outcome) -> None:
+            self.seconds += outcome.seconds
+            self.hardware += [] if outcome.hardware in self.hardware else [outcome.hardware]
+            finished(number, outcome.result)
+
+        self._engine.run_tasks(train_piece, job, shards, job.device, take, report)
+
+
+def _outcome(reference: Any) -> Outcome:
+    """What a task returned; an error of ours as it was raised there."""
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, CautiousError):
+            raise error.cause from None
+        if "failed to import on the worker" in str(error):
+            why = str(error).strip().splitlines()[-1]
+            raise ClusterError(
+                f"a worker lacks what it needs ({why}); install the same cautious on all machines."
+            ) from None
+        raise
+    except ray.exceptions.RayError as error:
+        raise ClusterError(
+            f"a worker of the Ray cluster could not finish its piece, however often it was begun again ({error}). What was "
+            "finished is kept: the same command goes on from there."
+        ) from error

@@ -1,0 +1,82 @@
+"""One ledger for several runs of an experiment: in how many of them each claim was shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cautious.beliefs.files import save_json
+from cautious.report.ledger import Verdict
+
+FILE = "repeats.json"
+
+
+@dataclass(frozen=True)
+class Tally:
+    """One claim, judged in each run."""
+
+    claim: str
+    says: str
+    verdicts: Mapping[int, Verdict]
+    """By seed."""
+
+    @property
+    def judged(self) -> int:
+        """In how many runs it could be judged."""
+        return sum(verdict.shown is not None for verdict in self.verdicts.values())
+
+    @property
+    def missed(self) -> list[int]:
+        """Seeds of the runs that do not show it."""
+        return [seed for seed, verdict in self.verdicts.items() if verdict.shown is False]
+
+    @property
+    def shown(self) -> int:
+        """In how many runs it was shown."""
+        return self.judged - len(self.missed)
+
+    @property
+    def words(self) -> str:
+        """The count in words."""
+        if not self.judged:
+            return "not run"
+        rest = len(self.verdicts) - self.judged
+        return f"{self.shown} of {self.judged}" + (f" ({rest} not run)" if rest else "")
+
+
+def tallied(ledgers: Mapping[int, Sequence[Verdict]]) -> list[Tally]:
+    """The ledgers of several runs as one, claim by claim, in the order of the first.
+
+    >>> shown, missed = (Verdict("DR1", "slower", verdict, "") for verdict in (True, False))
+    >>> [(tally.claim, tally.words, tally.missed) for tally in tallied({0: [shown], 1: [missed], 2: [shown]})]
+    [('DR1', '2 of 3', [1])]
+
+    Args:
+        ledgers: Seed -> the verdicts of its run.
+    """
+    found: dict[str, dict[int, Verdict]] = {}
+    for seed, verdicts in ledgers.items():
+        for verdict in verdicts:
+            found.setdefault(verdict.claim, {})[seed] = verdict
+    return [Tally(claim, next(iter(own.values())).says, own) for claim, own in found.items()]
+
+
+def write_tallies(folder: Path, experiment: str, tallies: Sequence[Tally]) -> Path:
+    """Write the one ledger beside the folders of the runs."""
+    claims = [
+        {
+            "claim": tally.claim,
+            "says": tally.says,
+            "shown": tally.shown,
+            "judged": tally.judged,
+            "runs": {
+                str(seed): {"verdict": verdict.word, "numbers": verdict.numbers}
+                for seed, verdict in tally.verdicts.items()
+            },
+        }
+        for tally in tallies
+    ]
+    seeds = sorted({seed for tally in tallies for seed in tally.verdicts})
+    save_json(folder / FILE, {"format": 1, "experiment": experiment, "seeds": seeds, "claims": claims})
+    return folder / FILE

@@ -1,0 +1,118 @@
+"""Shards trained by others: the same bits, nothing finished is given out again, whatever the sizes of the shards."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from cautious.beliefs.crew import fair_shard_size, shards_of
+from cautious.beliefs.driving import familiar_network
+from cautious.beliefs.training import Shard, TrainingSettings, train, train_shard
+
+SETTINGS = TrainingSettings(num_models=10, num_epochs=2, batch_size=800, learning_rate=1e-3, weight_decay=1e-5)
+
+
+class BackwardsCrew:
+    """Trains the last shard first, in this process; may leave after some."""
+
+    def __init__(self, leaves_after: int | None = None) -> None:
+        self.trained: list[range] = []
+        self._leaves_after = leaves_after
+
+    def num_workers(self, device):
+        return 3
+
+    def train_shards(self, job, shards, report, finished):
+        for number in reversed(range(len(shards))):
+            if len(self.trained) == self._leaves_after:
+                raise KeyboardInterrupt
+            shard = train_shard(job, shards[number], lambda epochs, own=number: report(own, epochs))
+            self.trained.append(shard.models)
+            finished(number, shard)
+
+
+@pytest.fixture(scope="module")
+def network():
+    return familiar_network(0.5)
+
+
+@pytest.fixture(scope="module")
+def expected(network):
+    return train(network, SETTINGS)
+
+
+def test_others_train_the_same_bits(network, expected):
+    crew, told = BackwardsCrew(), []
+    ours = train(network, SETTINGS, crew=crew, progress=lambda done, total: told.append((done, total)))
+    assert crew.trained == [range(8, 10), range(4, 8), range(0, 4)]  # three workers, one round
+    assert torch.equal(ours.parameters, expected.parameters)
+    assert torch.equal(ours.losses, expected.losses)
+    assert told[0] == (0, 6)
+    assert told[-1] == (6, 6)
+
+
+def test_what_others_have_finished_is_kept_and_not_given_out_again(network, expected, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train(network, SETTINGS, checkpoint_dir=tmp_path, crew=BackwardsCrew(leaves_after=2))
+    assert sorted(path.name for path in tmp_path.glob("models-*")) == [
+        "models-00004-00007.safetensors",
+        "models-00008-00009.safetensors",
+    ]
+    again = BackwardsCrew()
+    ours = train(network, SETTINGS, checkpoint_dir=tmp_path, crew=again)
+    assert again.trained == [range(0, 4)]
+    assert torch.equal(ours.parameters, expected.parameters)
+    third = BackwardsCrew()
+    assert torch.equal(train(network, SETTINGS, checkpoint_dir=tmp_path, crew=third).losses, expected.losses)
+    assert third.trained == []
+
+
+def test_a_crew_goes_on_with_what_this_process_began_and_the_other_way_round(network, expected, tmp_path):
+    def stop(done, total):
+        if done == 3:  # of 5 shards x 2 epochs
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(network, SETTINGS, shard_size=2, checkpoint_dir=tmp_path / "a", progress=stop)
+    crew = BackwardsCrew()
+    ours = train(network, SETTINGS, checkpoint_dir=tmp_path / "a", crew=crew)
+    assert range(0, 2) not in crew.trained  # was finished
+    assert range(2, 4) in crew.trained  # was begun, and stays a shard of two
+    assert torch.equal(ours.parameters, expected.parameters)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(network, SETTINGS, checkpoint_dir=tmp_path / "b", crew=BackwardsCrew(leaves_after=1))
+    here = train(network, SETTINGS, shard_size=3, checkpoint_dir=tmp_path / "b")
+    assert torch.equal(here.parameters, expected.parameters)
+    names = sorted(path.stem for path in (tmp_path / "b").glob("models-*"))
+    assert names == ["models-00000-00002", "models-00003-00005", "models-00006-00007", "models-00008-00009"]
+
+
+def test_an_overlapping_checkpoint_is_left_alone(network, expected, tmp_path):
+    train(network, SETTINGS, shard_size=5, checkpoint_dir=tmp_path)
+    (tmp_path / "models-00003-00006.safetensors").write_bytes(b"never read")
+    (tmp_path / "models-notes.txt").write_text("no shard")
+    assert torch.equal(train(network, SETTINGS, checkpoint_dir=tmp_path).parameters, expected.parameters)
+
+
+@pytest.mark.parametrize("num_models", [1, 7, 24, 100])
+@pytest.mark.parametrize("num_workers", [1, 2, 3, 8])
+@pytest.mark.parametrize(("most", "multiple"), [(2, 1), (16, 1), (16, 16), (256, 16)])
+def test_shards_are_even_and_keep_every_worker_busy(num_models, num_workers, most, multiple):
+    size = fair_shard_size(num_models, most, num_workers, multiple)
+    shards = shards_of(num_models, size)
+    assert [model for shard in shards for model in shard] == list(range(num_models))
+    assert size <= most
+    assert all(shard.start % multiple == 0 for shard in shards)
+    num_rounds = -(-len(shards) // num_workers)
+    assert num_rounds == -(-num_models // (most * num_workers))  # no more rounds than the largest shards would need
+
+
+def test_a_shard_moves_between_devices_whole(network):
+    shard = Shard.fresh(network, SETTINGS, range(2, 5), torch.device("cpu"))
+    shard.epoch = 1
+    moved = shard.to(torch.device("meta"))
+    assert (moved.models, moved.epoch) == (range(2, 5), 1)
+    assert {name: part.shape for name, part in moved.tensors().items()} == {
+        name: part.shape for name, part in shard.tensors().items()
+    }

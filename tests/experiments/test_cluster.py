@@ -1,0 +1,292 @@
+"""On a real Ray cluster of two nodes with a worker each: the bits of one process, whoever dies on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from ray_processes import processes, wait_until
+
+from cautious import fit_ensemble
+from cautious.beliefs.driving import DrivingNetwork, familiar_network
+from cautious.beliefs.images import ImageTraining
+from cautious.beliefs.module_network import ModuleNetwork, ModuleTraining
+from cautious.beliefs.shards import TrainingSettings
+from cautious.beliefs.training import train
+from cautious.errors import ClusterError, InvalidInputError
+from cautious.experiments.image_settings import image_experiment_at
+from cautious.experiments.images import run_images
+from cautious.experiments.store import Store
+from cautious.worlds.driving import driving_world
+
+ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+
+STORE = 80 * 2**20
+"""Bytes of shared memory a node may use: Ray asks for 75 MB at least."""
+
+
+@pytest.fixture(scope="module")
+def place():
+    """A short folder for all that Ray writes (its sockets have long names), and an environment that says so."""
+    folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TMPDIR", str(folder))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_AUTH_MODE", "disabled")  # whatever token the user of this machine may have
+        patch.delenv("RAY_ADDRESS", raising=False)
+        yield folder
+    assert wait_until(lambda: not processes(folder)), "Ray left processes behind"
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def address(place):
+    """That of a cluster of two nodes."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(True, head_node_args={"num_cpus": 1, "include_dashboard": False, "object_store_memory": STORE})
+    try:
+        cluster.add_node(num_cpus=1, object_store_memory=STORE)
+        yield cluster.address
+    finally:
+        cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def engine(address):
+    """This process as a driver of that cluster."""
+    from cautious.experiments.launch.cluster import RayEngine
+
+    ray.init(address=address, logging_level="ERROR", log_to_driver=False)
+    yield RayEngine()
+    ray.shutdown()
+
+
+def slow_network() -> DrivingNetwork:
+    """The driving network in shards of two at most, 0.06 s an epoch at least: time enough to interfere."""
+
+    class Slow(DrivingNetwork):
+        shard_size = {"cpu": 2}  # noqa: RUF012
+
+        def loss_and_gradient(self, parameters, batch):
+            time.sleep(0.02)
+            return super().loss_and_gradient(parameters, batch)
+
+    return Slow(driving_world(novel=False))
+
+
+SLOW = TrainingSettings(num_models=8, num_epochs=25, batch_size=800, learning_rate=1e-3, weight_decay=1e-5)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """What those models are when this process trains them."""
+    return train(familiar_network(0.5), SLOW)
+
+
+def shards_in(folder: Path) -> dict[str, int]:
+    """Finished shards, and when they were written."""
+    return {path.name: path.stat().st_mtime_ns for path in folder.glob("models-*.safetensors")}
+
+
+def test_both_nodes_work_on_one_thread_each(engine):
+    def look(shared, piece, tell):
+        time.sleep(0.5)
+        return ray.get_runtime_context().get_node_id(), torch.get_num_threads(), shared + piece
+
+    found = {}
+    engine.run_tasks(look, 10, range(6), torch.device("cpu"), lambda number, outcome: found.update({number: outcome}))
+    assert {number: outcome.result[2] for number, outcome in found.items()} == {n: 10 + n for n in range(6)}
+    assert len({outcome.result[0] for outcome in found.values()}) == 2
+    assert {outcome.result[1] for outcome in found.values()} == {1}
+    assert all(outcome.seconds >= 0.5 for outcome in found.values())
+    assert (engine.num_workers(torch.device("cpu")), engine.device("auto")) == (2, torch.device("cpu"))
+    with pytest.raises(InvalidInputError, match="no machine of the cluster offers a GPU"):
+        engine.device("cuda")
+    with pytest.raises(InvalidInputError, match="choose 'auto', 'cpu' or 'cuda'"):
+        engine.device("abacus")
+
+
+def test_every_kind_of_network_has_the_same_bits(engine, tmp_path, generator):
+    rng = np.random.default_rng(0)
+    images = rng.integers(256, size=(20, 28, 28), dtype=np.uint8)
+    states, paid = torch.rand(30, 3, generator=generator), torch.rand(30, 2, generator=generator)
+    quick = TrainingSettings(num_models=20, num_epochs=2, batch_size=16, learning_rate=1e-3)
+
+    def factory():
+        return torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+
+    lessons = {
+        "image": ImageTraining(images, rng.random((20, 11))),
+        "driving": familiar_network(0.5),
+        "module": ModuleTraining(ModuleNetwork(factory, states), states, paid),
+    }
+    for name, lesson in lessons.items():
+        theirs = engine.train(lesson, quick, device="cpu", checkpoint_dir=tmp_path / name)
+        ours = train(lesson, quick)
+        assert torch.equal(theirs.models.parameters, ours.parameters), name
+        assert torch.equal(theirs.models.losses, ours.losses), name
+        assert theirs.hardware.startswith("Ray cluster, 2 workers; ")
+        assert theirs.seconds > 0
+    fitted = fit_ensemble(
+        states, paid, network=factory, num_models=20, num_epochs=2, batch_size=16, progress=False, validation_fraction=0
+    )
+    assert torch.equal(fitted.parameters, theirs.models.parameters)
+
+
+def test_a_worker_that_is_killed_costs_time_only(engine, place, expected, tmp_path):
+    killed = []
+
+    def kill_one(done: int, total: int) -> None:
+        if done and not killed:
+            killed.append(processes(place, "ray::do_piece")[0])
+            os.kill(killed[0], signal.SIGKILL)
+
+    found = engine.train(slow_network(), SLOW, device="cpu", checkpoint_dir=tmp_path, progress=kill_one)
+    assert killed
+    assert not Path(f"/proc/{killed[0]}").exists()
+    assert torch.equal(found.models.parameters, expected.parameters)
+    assert torch.equal(found.models.losses, expected.losses)
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[3])
+from cautious.experiments.launch.engine import open_engine
+from test_cluster import SLOW, slow_network
+with open_engine("ray", sys.argv[1]) as engine:
+    engine.train(slow_network(), SLOW, device="cpu", checkpoint_dir=Path(sys.argv[2]))
+"""
+
+
+def test_a_driver_that_is_killed_goes_on_from_what_was_finished(engine, address, place, expected, tmp_path):
+    arguments = [sys.executable, "-c", DRIVER, address, str(tmp_path), str(Path(__file__).parent)]
+    driver = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        assert wait_until(lambda: shards_in(tmp_path) or driver.poll() is not None, 60)
+    finally:
+        driver.kill()
+        driver.wait()
+    before = shards_in(tmp_path)
+    assert 1 <= len(before) < 4
+    assert wait_until(lambda: not processes(place, "ray::do_piece")), "the tasks of a dead driver end with it"
+    told = []
+    found = engine.train(
+        familiar_network(0.5), SLOW, device="cpu", checkpoint_dir=tmp_path, progress=lambda *now: told.append(now)
+    )
+    after = shards_in(tmp_path)
+    assert {name: after[name] for name in before} == before  # read, not trained or written again
+    assert len(after) > len(before)
+    assert told[0][0] == len(before) * SLOW.num_epochs  # where the bar begins
+    assert torch.equal(found.models.parameters, expected.parameters)
+
+
+def test_an_interruption_keeps_what_is_finished_and_frees_the_cluster(engine, tmp_path):
+    def interrupt(done: int, total: int) -> None:
+        if shards_in(tmp_path):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        engine.train(slow_network(), SLOW, device="cpu", checkpoint_dir=tmp_path, progress=interrupt)
+    assert 1 <= len(shards_in(tmp_path)) < 4
+    assert wait_until(lambda: ray.available_resources().get("CPU") == 2)
+
+
+def test_an_error_of_ours_comes_back_as_it_was_raised(engine, monkeypatch):
+    def refuse(shared, piece, tell):
+        raise InvalidInputError("piece=1 is refused.")
+
+    with pytest.raises(InvalidInputError, match=r"^piece=1 is refused\.$"):
+        engine.run_tasks(refuse, None, [1], torch.device("cpu"), lambda number, outcome: None)
+    monkeypatch.setattr("cautious.experiments.launch.cluster.package_versions", lambda: {"torch": "1.0"})
+    with pytest.raises(ClusterError, match=r"has torch .*, not 1\.0; .*install the same versions"):
+        engine.run_tasks(refuse, None, [1], torch.device("cpu"), lambda number, outcome: None)
+
+
+def test_one_that_fails_stops_those_beside_it(engine):
+    from cautious.experiments.launch.cluster import RayEngine
+
+    own = RayEngine()  # it is of no use afterwards
+
+    def sleep(shared, piece, tell):
+        for _ in range(600):  # a task is cancelled between two calls, not within one
+            time.sleep(0.1)
+
+    def fail() -> None:
+        assert wait_until(lambda: ray.available_resources().get("CPU", 0) < 2)
+        raise InvalidInputError("enough")
+
+    def long() -> None:
+        own.run_tasks(sleep, None, range(2), torch.device("cpu"), lambda number, outcome: None)
+
+    started = time.monotonic()
+    with pytest.raises(InvalidInputError, match="enough"):
+        own.side_by_side([long, fail])
+    assert time.monotonic() - started < 30
+    assert wait_until(lambda: ray.available_resources().get("CPU") == 2)
+
+
+def plain(found):
+    """What a stage says, without times and machines."""
+    left_out = ("hardware", "date", "commit")
+    if not isinstance(found, dict):
+        return found
+    return {name: plain(part) for name, part in found.items() if name not in left_out and "seconds" not in name}
+
+
+def assert_same_run(one: Store, other: Store) -> None:
+    """The same stages with the same numbers, and every array with the same bits."""
+    names = {path.relative_to(one.folder) for path in one.folder.rglob("*.json") if "checkpoints" not in str(path)}
+    assert len(names) > 5
+    for name in names - {Path("manifest.json")}:
+        assert plain(json.loads((one.folder / name).read_text())) == plain(
+            json.loads((other.folder / name).read_text())
+        )
+        if name.parent == Path() and one.folder.joinpath(name).with_suffix(".safetensors").exists():
+            ours, theirs = one.arrays(name.stem), other.arrays(name.stem)
+            assert ours.keys() == theirs.keys()
+            assert all(torch.equal(ours[key].nan_to_num(-1), theirs[key].nan_to_num(-1)) for key in ours), name
+    for path in one.folder.glob("belief*/models.safetensors"):
+        assert path.read_bytes() == (other.folder / path.relative_to(one.folder)).read_bytes()
+    assert plain(dict(one.manifest)) == plain(dict(other.manifest))
+
+
+def test_ask_for_help_is_stored_with_the_same_bits(engine, smoke_run, tmp_path, monkeypatch):
+    monkeypatch.delenv("CAUTIOUS_DATA", raising=False)
+    monkeypatch.setenv("CAUTIOUS_CACHE", str(tmp_path / "cache"))
+    here, told = smoke_run("ask-for-help"), set()
+    there = run_images(
+        image_experiment_at("ask-for-help", "smoke"),
+        tmp_path / "run",
+        engine=engine,
+        progress=lambda title, done, total: told.add((title, done, total)),
+    )
+    assert_same_run(here, there)
+    assert ("solving, help-0.25", 6, 6) in told
+
+
+def test_reproduce_driving_on_a_cluster_twice(address, smoke_run, tmp_path):
+    arguments = ["reproduce", "driving", "--scale", "smoke", "--repeats", "2", "--out", str(tmp_path)]
+    call = [sys.executable, "-m", "cautious", *arguments, "--engine", "ray", "--address", address]
+    done = subprocess.run(call, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "seed 1: training" in done.stderr
+    assert "how many runs show it" in done.stdout
+    assert_same_run(smoke_run("driving"), Store.open(tmp_path / "seed-0"))
+    assert Store.open(tmp_path / "seed-1").manifest["settings"]["training"]["seed"] == 1
+    ledger = json.loads((tmp_path / "repeats.json").read_text())
+    assert ledger["seeds"] == [0, 1]
+    bound = next(row for row in ledger["claims"] if row["claim"] == "TH1")
+    assert (bound["shown"], bound["judged"], bound["runs"]["1"]["verdict"]) == (2, 2, "shown")

@@ -1,0 +1,97 @@
+"""Engines by name, repeats, and their one ledger; no cluster is needed here."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+
+import pytest
+
+from cautious.cli.main import main
+from cautious.cli.tables import repeats_table
+from cautious.errors import CautiousError, ClusterError, InvalidInputError, MissingPackageError
+from cautious.experiments.launch import connect
+from cautious.experiments.launch.engine import LocalEngine, open_engine
+from cautious.experiments.repeats import run_repeats
+from cautious.experiments.store import Store
+from cautious.report.ledger import Verdict
+from cautious.report.repeats import tallied, write_tallies
+
+
+def test_an_unknown_engine_is_refused():
+    with pytest.raises(InvalidInputError, match="choose one of 'local', 'ray'"), open_engine("dask"):
+        pass
+    with pytest.raises(InvalidInputError, match="goes with --engine ray"), open_engine("local", "127.0.0.1:6379"):
+        pass
+
+
+def test_without_ray_it_says_how_to_get_it(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    for name in ("cluster", "connect"):
+        monkeypatch.delitem(sys.modules, f"cautious.experiments.launch.{name}", raising=False)
+    with pytest.raises(SystemExit) as stop:
+        main(["reproduce", "driving", "--scale", "smoke", "--engine", "ray", "--out", str(tmp_path / "run")])
+    assert stop.value.code == 2
+    assert "pip install 'cautious[ray]'" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "run").exists()
+    assert issubclass(MissingPackageError, CautiousError)
+
+
+def test_something_else_at_the_address_is_given_up_in_time(monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.setattr(connect, "CONNECT_SECONDS", 3.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(ClusterError, match=rf"{address}.*no answer within 3 s"), connect.connected(address):
+            pass
+
+
+def test_a_local_engine_does_one_thing_after_another():
+    order = []
+    engine = LocalEngine()
+    assert engine.side_by_side([lambda: order.append("a"), lambda: order.append("b")]) == [None, None]
+    engine.each(
+        lambda shared, piece, tell: shared * piece,
+        10,
+        [1, 2],
+        lambda piece, result: order.append((piece, result)),
+        device="cpu",
+        title="",
+    )
+    assert order == ["a", "b", (1, 10), (2, 20)]
+
+
+def test_repeats_have_a_seed_a_folder_and_a_title_each(tmp_path):
+    told = []
+
+    def run(seed, folder, progress):
+        progress("training", 1, 2)
+        return Store.create(folder, "driving", {"seed": seed})
+
+    runs = run_repeats(run, tmp_path, 5, 2, LocalEngine(), lambda *now: told.append(now))
+    assert {seed: store.folder.name for seed, store in runs.items()} == {5: "seed-5", 6: "seed-6"}
+    assert [store.manifest["settings"]["seed"] for store in runs.values()] == [5, 6]
+    assert told == [("seed 5: training", 1, 2), ("seed 6: training", 1, 2)]
+
+
+def test_the_one_ledger_counts_runs(tmp_path):
+    def ledger(*shown):
+        return [Verdict(f"C{number}", f"claim {number}", one, str(one)) for number, one in enumerate(shown)]
+
+    tallies = tallied({0: ledger(True, True, None, False), 1: ledger(True, False, None, None)})
+    assert [tally.words for tally in tallies] == ["2 of 2", "1 of 2", "not run", "0 of 1 (1 not run)"]
+    assert [tally.missed for tally in tallies] == [[], [1], [], [0]]
+    written = json.loads(write_tallies(tmp_path, "driving", tallies).read_text())
+    assert (written["experiment"], written["seeds"]) == ("driving", [0, 1])
+    assert [(row["claim"], row["shown"], row["judged"]) for row in written["claims"]] == [
+        ("C0", 2, 2),
+        ("C1", 1, 2),
+        ("C2", 0, 0),
+        ("C3", 0, 1),
+    ]
+    assert written["claims"][1]["runs"]["1"] == {"verdict": "not shown", "numbers": "False"}
+    table = repeats_table(tallies)
+    assert table.row_count == 4
+    assert [str(cell) for cell in table.columns[2].cells] == ["2 of 2", "1 of 2", "not run", "0 of 1 (1 not run)"]
+    assert list(table.columns[3].cells) == ["", "1", "", "0"]
