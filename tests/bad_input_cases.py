@@ -316,6 +316,7 @@ COMMANDS = [
         "solve", "--rewards rewards.npy --mdp mdp.safetensors --regime single-state", 2, "Leave one of the two out"
     ),
     Command("solve", "--rewards rewards.npy --sampling some", 2, "invalid choice 'some'"),
+    Command("solve", "--rewards rewards.npy --out flat.npy", 2, "a file is where a folder should be"),
     Command("reproduce", "", 2, "Missing from cautious reproduce"),
     Command("reproduce", "chess", 2, "invalid choice 'chess'"),
     Command("reproduce", "driving --scale huge", 2, "invalid choice 'huge'"),
@@ -334,6 +335,7 @@ COMMANDS = [
     ),
     Command("reproduce", "driving --scale smoke --engine ray --address here", 2, "no Ray cluster can be reached there"),
     Command("reproduce", "driving --scale smoke --out text", 2, "text/manifest.json: not a whole JSON file"),
+    Command("reproduce", "driving --scale smoke --out flat.npy", 2, "flat.npy: could not be written"),
     Command("report", "", 2, "Missing from cautious report"),
     Command("report", "nowhere", 2, "nowhere/manifest.json: there is no such file"),
     Command("report", "empty", 2, "empty/manifest.json: there is no such file"),

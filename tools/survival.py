@@ -19,12 +19,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from survival_runs import END, Life, differences, finished_files, litter, made_again
+from survival_child import TINY
+from survival_runs import END, Life, differences, finished_files, litter, made_again, snapshots
 
 from cautious.experiments.surroundings import surroundings_line
 
@@ -59,11 +60,11 @@ class Trials:
         wrong = [] if status == 0 else [f"ended with {status}: {life.said[-300:]}"]
         return wrong + made_again(folder, before) + differences(self.reference(command), folder) + litter(folder)
 
-    def kills(self) -> list[Row]:
+    def kills(self) -> Iterator[Row]:
         """SIGKILL at moments spread over the run, each in a stretch of its own."""
         commands = ("ask-for-help", "driving", "longer")
         shares = [self._kills // 3 + (number < self._kills % 3) for number in range(3)]
-        return [self._killed(command, share) for command, share in zip(commands, shares, strict=True)]
+        yield from (self._killed(command, share) for command, share in zip(commands, shares, strict=True))
 
     def _killed(self, command: str, num_kills: int) -> Row:
         self.reference(command)
@@ -90,25 +91,20 @@ class Trials:
         seen = f"{num_kills} kills ({places}); {lived:.0f} s in all, {last:.0f} s uninterrupted"
         return f"kill -9, {command}", seen, wrong
 
-    def writes(self) -> list[Row]:
-        """SIGKILL at every write of a run: each process gets one file further, and dies in the next or right after."""
-        folder, lives, wrong = self._folder / "killed at writes", 0, []
-        self.reference("longer")
-        while True:
-            before = finished_files(folder)
-            life = Life("longer", folder, "--die", str(1 + lives % 2))
-            status = life.end()
-            wrong += made_again(folder, before)
-            if status != -signal.SIGKILL:
-                break
-            lives += 1
-        wrong += [] if status == 0 else [f"ended with {status}: {life.said[-300:]}"]
-        wrong += differences(self.reference("longer"), folder) + litter(folder)
-        return [("kill -9 in every write, before and after its rename", f"{lives} kills", wrong)]
+    def writes(self) -> Iterator[Row]:
+        """Go on from every state that a kill during a write can leave."""
+        for name, run in TINY.items():
+            reference, wrong = self._folder / f"tiny {name}", []
+            with snapshots(reference, self._folder / f"snapshots, {name}") as taken:
+                run(reference)
+            for folder in taken:
+                before = finished_files(folder)
+                run(folder)
+                wrong += made_again(folder, before) + differences(reference, folder) + litter(folder)
+            yield f"killed in every write, tiny run of {name}", f"{len(taken)} states gone on from", wrong
 
-    def signals(self) -> list[Row]:
+    def signals(self) -> Iterator[Row]:
         """Ctrl-C and the signal by which systems end processes, in training and in solving."""
-        rows = []
         for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
             folder, wrong, slowest = self._folder / number.name, [], 0.0
             for title in ("training", "solving, p = 0.5, queue"):
@@ -121,10 +117,9 @@ class Trials:
                 wrong += [] if found == status and polite else [f"{found} in {title}: {life.said[-300:]}"]
                 wrong += litter(folder)
             wrong += self.finished("longer", folder)
-            rows.append((number.name, f"2 stops, gone within {slowest:.1f} s", wrong))
-        return rows
+            yield number.name, f"2 stops, gone within {slowest:.1f} s", wrong
 
-    def disk(self) -> list[Row]:
+    def disk(self) -> Iterator[Row]:
         """A disk that is full, again and again: each time there is a little more room."""
         folder, size, fills, wrong = self._folder / "disk" / "run", 8, 0, []
         _mounted(folder.parent, f"size={size}k")
@@ -141,9 +136,9 @@ class Trials:
             _mounted(folder.parent, f"remount,size={size}k")
         wrong += [] if status == 0 else [f"ended with {status}"]
         wrong += differences(self.reference("longer"), folder)
-        return [("full disk", f"full {fills} times, from 8 to {size} kB", wrong)]
+        yield "full disk", f"full {fills} times, from 8 to {size} kB", wrong
 
-    def read_only(self) -> list[Row]:
+    def read_only(self) -> Iterator[Row]:
         """A folder that cannot be written for a while."""
         folder, wrong = self._folder / "read-only" / "run", []
         _mounted(folder.parent, "size=100m")
@@ -159,9 +154,9 @@ class Trials:
         wrong += made_again(folder, before)
         _mounted(folder.parent, "remount,rw")
         wrong += self.finished("longer", folder)
-        return [("read-only folder", "refused once", wrong)]
+        yield "read-only folder", "refused once", wrong
 
-    def two(self) -> list[Row]:
+    def two(self) -> Iterator[Row]:
         """Two processes on one folder: started at once, and one later."""
         folder, wrong = self._folder / "two", []
         lives = [Life("driving", folder), Life("driving", folder)]
@@ -182,9 +177,9 @@ class Trials:
         )
         if statuses[0] == 0:
             wrong += differences(self.reference("driving"), folder)
-        return [("two and three processes on one folder", f"{len(refused)} and {statuses.count(2)} refused", wrong)]
+        yield "two and three processes on one folder", f"{len(refused)} and {statuses.count(2)} refused", wrong
 
-    def clock(self) -> list[Row]:
+    def clock(self) -> Iterator[Row]:
         """A clock that jumps years to and fro, and files from the future and the past."""
         folder, wrong = self._folder / "clock", []
         self.reference("longer")
@@ -199,7 +194,7 @@ class Trials:
         life = Life("longer", folder, "--clock", "9")
         wrong += [] if life.end() == 0 else [life.said[-300:]]
         wrong += differences(self.reference("longer"), folder) + litter(folder)
-        return [("clock jumping by up to ten years", "2 kills", wrong)]
+        yield "clock jumping by up to ten years", "2 kills", wrong
 
 
 def _mounted(folder: Path, options: str) -> None:
@@ -240,7 +235,7 @@ def main() -> None:
             if name in ("disk", "read-only") and not may_mount():
                 print(f"| {name} | skipped: no file system can be mounted here | |", flush=True)
                 continue
-            trial: Callable[[], list[Row]] = getattr(trials, name.replace("-", "_"))
+            trial: Callable[[], Iterator[Row]] = getattr(trials, name.replace("-", "_"))
             for done, seen, wrong in trial():
                 failed |= bool(wrong)
                 print(f"| {done} | {seen} | {'; '.join(wrong) or 'nothing'} |", flush=True)

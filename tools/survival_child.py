@@ -1,23 +1,24 @@
-"""A small driving run with longer training than "smoke", and misfortunes on order (for `survival.py`).
+"""Runs made to be ended: one with longer training than "smoke", as a command, and tiny ones (for `survival.py`).
 
-python tools/survival_child.py FOLDER [--die WRITE] [--clock SEED]
+python tools/survival_child.py FOLDER [--clock SEED]
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
-import os
 import random
-import signal
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from cautious.beliefs import training
 from cautious.beliefs.shards import TrainingSettings
 from cautious.cli.console import progress_bars, run_verb
 from cautious.experiments.driving import DrivingExperiment, run_driving
+from cautious.experiments.image_settings import ImageExperiment, Variant
+from cautious.experiments.images import run_images
 from cautious.report.html import write_report
 
 EXPERIMENT = DrivingExperiment(
@@ -29,24 +30,24 @@ EXPERIMENT = DrivingExperiment(
     probabilities=(0.5,),
     num_optim=4,
 )
-
-
-def die_at_write(number: int) -> None:
-    """Kill this process at its n-th write: just after the rename if n is odd, and with half a file before it if even."""
-    count, replace = 0, Path.replace
-
-    def counted(path: Path, target: Any) -> Path:
-        nonlocal count
-        count += 1
-        if count == number and number % 2 == 0:
-            os.truncate(path, path.stat().st_size // 2)
-            os.kill(os.getpid(), signal.SIGKILL)
-        moved = replace(path, target)
-        if count == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return moved
-
-    Path.replace = counted  # type: ignore[method-assign, assignment]
+TINY_TRAINING = TrainingSettings(num_models=20, num_epochs=1, batch_size=20, learning_rate=1e-3)
+TINY_IMAGES = ImageExperiment(
+    "ask-for-help",
+    (Variant("help-0.25", TINY_TRAINING, help_reward=0.25),),
+    num_iterations=2,
+    num_runs=1,
+    num_train=40,
+    num_test=10,
+    num_dial_images=10,
+    num_parts=1,
+    curve_sizes=(20,),
+)
+TINY_DRIVING = replace(EXPERIMENT, training=replace(TINY_TRAINING, batch_size=800), num_iterations=2, num_runs=1)
+MIDDLING = replace(TINY_DRIVING, training=replace(TINY_DRIVING.training, num_epochs=30), num_iterations=20)
+TINY: dict[str, Callable[[Path], object]] = {
+    "ask-for-help": lambda folder: run_images(TINY_IMAGES, folder),
+    "driving": lambda folder: run_driving(TINY_DRIVING, folder),
+}
 
 
 def mad_clock(seed: int) -> None:
@@ -69,12 +70,9 @@ def main() -> None:
     """Run, or go on."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--die", type=int, help="at which write to die")
     parser.add_argument("--clock", type=int, help="seed of a clock that jumps")
     arguments = parser.parse_args()
     training.CHECKPOINT_SECONDS = 1.0
-    if arguments.die is not None:
-        die_at_write(arguments.die)
     if arguments.clock is not None:
         mad_clock(arguments.clock)
 

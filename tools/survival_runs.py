@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -110,24 +113,25 @@ class Kept(NamedTuple):
 
 
 def finished_files(folder: Path) -> dict[Path, Kept]:
-    """What is not to be made again: stages, models, finished shards, finished pieces. Reports are drawn anew each time."""
+    """What is not to be made again: finished stages with their files, finished shards, finished pieces of stages."""
     found = {}
     for path in sorted(folder.rglob("*")):
-        inside = path.relative_to(folder).parts
-        if not path.is_file() or inside[0] == "figures" or path.name in (".lock", "report.html"):
-            continue
-        if any(part.endswith(".part") for part in inside):
-            continue
-        if inside[0].endswith("-checkpoints") and path.suffix == ".safetensors" and not _is_finished(path):
-            continue
-        stat = path.stat()
-        found[path.relative_to(folder)] = Kept(stat.st_ino, stat.st_ctime_ns)
+        if path.is_file() and _is_finished(path, folder):
+            stat = path.stat()
+            found[path.relative_to(folder)] = Kept(stat.st_ino, stat.st_mtime_ns)
     return found
 
 
-def _is_finished(checkpoint: Path) -> bool:
-    num_epochs = load_json(checkpoint.with_name("training.json"))["num_epochs"]
-    return int(load_tensors(checkpoint)["epoch"]) == num_epochs
+def _is_finished(path: Path, folder: Path) -> bool:
+    """Reports are drawn anew each time, and temporary files are none."""
+    top, *below = path.relative_to(folder).parts
+    if path.suffix not in (".json", ".safetensors") or any(part.endswith(".part") for part in (top, *below)):
+        return False
+    if top.endswith("-checkpoints") and path.suffix == ".safetensors":
+        return int(load_tensors(path)["epoch"]) == load_json(path.with_name("training.json"))["num_epochs"]
+    if below and not top.endswith((".parts", "-checkpoints")):
+        return (folder / f"{top}.json").exists()
+    return path.with_suffix(".json").exists()
 
 
 def made_again(folder: Path, before: dict[Path, Kept]) -> list[str]:
@@ -169,3 +173,38 @@ def without_times(content: Any) -> Any:
 def litter(folder: Path) -> list[str]:
     """Temporary files."""
     return [f"{path.relative_to(folder)} was left" for path in folder.rglob("*.part")]
+
+
+def _linked(source: str, target: str) -> None:
+    """The same file where it is in its place, since nothing is ever written into one that is; else a copy."""
+    if ".part" in Path(source).parent.suffixes:
+        shutil.copyfile(source, target)
+    else:
+        os.link(source, target)
+
+
+@contextlib.contextmanager
+def snapshots(folder: Path, kept: Path) -> Iterator[list[Path]]:
+    """Copies of `folder` as a kill at each write would leave it: half a file, all of it but not in its place, in its place."""
+    taken: list[Path] = []
+    replace = Path.replace
+
+    def keep() -> None:
+        taken.append(kept / f"{len(taken):03d}")
+        shutil.copytree(folder, taken[-1], copy_function=_linked)
+
+    def watched(path: Path, target: Path) -> Path:
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) // 2])
+        keep()
+        path.write_bytes(whole)
+        keep()
+        moved = replace(path, target)
+        keep()
+        return moved
+
+    Path.replace = watched  # type: ignore[method-assign, assignment]
+    try:
+        yield taken
+    finally:
+        Path.replace = replace  # type: ignore[method-assign]

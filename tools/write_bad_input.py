@@ -20,6 +20,7 @@ each row is a test (`tests/test_bad_input.py`), which also checks that no file i
 Every error is a `cautious.CautiousError`; the classes are in `cautious.errors`. `InvalidInputError` (a `ValueError`) is for
 values, names and shapes, `MissingFileError` (a `FileNotFoundError`) for what is not there, `BadFileError` (a `ValueError`) for
 files that are damaged or hold something else, `SolverError` (a `RuntimeError`) for a numerical method that could not finish,
+`WriteError` (an `OSError`) for what could not be written, `FolderInUseError` for a run that another process is working on,
 `ClusterError` (a `RuntimeError`) for a Ray cluster that cannot be reached or cannot work, `MissingPackageError` (an
 `ImportError`) for an optional package that is not installed.
 Each message names the value, the rule and the way out; the tables quote a part of it.

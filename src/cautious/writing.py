@@ -20,6 +20,7 @@ except ModuleNotFoundError:  # not a POSIX system: what a killed process leaves 
 SUFFIX = ".part"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
+IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -32,7 +33,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        _clear_abandoned(path)
+        clear_abandoned(path.parent, f".{path.name}.")
         with _scratch_folder(path) as folder:
             target = folder / path.name
             write(target)
@@ -56,6 +57,8 @@ def explained(path: Path) -> Iterator[None]:
             way_out = "Make room on the disk"
         elif error.errno in NOT_ALLOWED:
             way_out = "Make the folder writable, or choose another"
+        elif error.errno in IN_THE_WAY:
+            way_out = "Choose another place: a file is where a folder should be, or a folder where a file should be"
         raise WriteError(
             f"{path}: could not be written ({error.strerror or error}). {way_out}, then run the same again: whatever was "
             "finished is kept."
@@ -86,13 +89,13 @@ def _scratch_folder(path: Path) -> Iterator[Path]:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _clear_abandoned(path: Path) -> None:
-    """Remove what killed processes left of `path`; one that is still at work holds its claim."""
-    for folder in path.parent.iterdir():
-        if folder.name.startswith(f".{path.name}.") and folder.name.endswith(SUFFIX):
-            with _claim(folder) as ours:
+def clear_abandoned(folder: Path, prefix: str = ".") -> None:
+    """Remove what killed processes left of files in `folder`; one that is still at work holds its claim."""
+    for scratch in folder.iterdir():
+        if scratch.name.startswith(prefix) and scratch.name.endswith(SUFFIX):
+            with _claim(scratch) as ours:
                 if ours:
-                    shutil.rmtree(folder, ignore_errors=True)
+                    shutil.rmtree(scratch, ignore_errors=True)
 
 
 @contextlib.contextmanager

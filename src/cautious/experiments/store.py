@@ -33,7 +33,7 @@ from cautious.beliefs.files import (
 )
 from cautious.errors import BadFileError, FolderInUseError
 from cautious.experiments.surroundings import surroundings
-from cautious.writing import explained
+from cautious.writing import SUFFIX, clear_abandoned, explained
 
 MANIFEST = "manifest.json"
 RUN = "run"
@@ -83,10 +83,16 @@ class Store:
     def alone(self) -> Iterator[None]:
         """Keep the folder to this process while it writes; refuse it if another one is at work there."""
         with _alone_in(self.folder):
-            for parts in self.folder.glob("*.parts"):
-                if self.has(parts.stem):
-                    shutil.rmtree(parts, ignore_errors=True)
+            self._tidy()
             yield
+
+    def _tidy(self) -> None:
+        """Remove what a killed process had no time to: pieces of stages that are finished, and temporary files."""
+        for parts in self.folder.glob("*.parts"):
+            if self.has(parts.stem):
+                shutil.rmtree(parts, ignore_errors=True)
+        for folder in {path.parent for path in self.folder.rglob(f"*{SUFFIX}")}:
+            clear_abandoned(folder)
 
     def parts(self, stage: str) -> Store:
         """Where pieces of a stage are kept until it is finished, so that an interruption costs one piece at most."""
