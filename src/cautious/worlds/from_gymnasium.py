@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
+from cautious.ops.linear import sparse_tensor
 from cautious.seeding import seed_of
 from cautious.types import parse_count
 
@@ -97,8 +98,7 @@ def _joined(rows: list[Row], num_states: int, num_actions: int, start: Tensor, v
         chance = torch.cat([chance, torch.ones(num_actions, dtype=torch.float64)])
         rewards = torch.cat([rewards, torch.zeros(num_actions, dtype=torch.float64)])
         start = torch.cat([start, torch.zeros(1, dtype=torch.float64)])
-    place = torch.stack([pair, target])
-    transitions = torch.sparse_coo_tensor(place, chance, (size * num_actions, size), check_invariants=True).coalesce()
+    transitions = sparse_tensor(torch.stack([pair, target]), chance, (size * num_actions, size))
     return Model(transitions, start, rewards.reshape(size, num_actions), visits)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.ops.bellman import PolicyEvaluation, Transitions
+from cautious.ops.linear import sparse_tensor
 from cautious.types import ROUNDING, ArrayLike, as_distribution, as_float_tensor, check_finite, check_shape
 from cautious.worlds.from_gymnasium import read_model
 
@@ -83,8 +84,7 @@ class TabularMDP:
         entries = self.dynamics.matrix.tocoo()
         index = np.stack([entries.row // self.num_actions, entries.row % self.num_actions, entries.col])
         shape = (self.num_states, self.num_actions, self.num_states)
-        place, values = torch.from_numpy(index).long(), torch.from_numpy(entries.data)
-        return torch.sparse_coo_tensor(place, values, shape, check_invariants=True).coalesce()
+        return sparse_tensor(torch.from_numpy(index).long(), torch.from_numpy(entries.data), shape)
 
     def evaluate(self, policy: ArrayLike) -> PolicyEvaluation:
         """Factorise once for `policy` ([S, A] or a batch [B, S, A]), then ask for occupancy, values, action values."""
