@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from cautious.beliefs.ensemble import RewardEnsemble
@@ -17,6 +17,7 @@ from cautious.errors import BadFileError, InvalidInputError
 from cautious.ops.risk import KofN
 from cautious.seeding import stream
 from cautious.solvers.bandit import solve_bandit
+from cautious.solvers.decision import Decision, decision_of, greedy, total_variation
 from cautious.solvers.mdp import solve_mdp
 from cautious.solvers.mdp_files import load_mdp, save_mdp
 from cautious.solvers.optimal import optimal_policy
@@ -32,25 +33,6 @@ class Belief(Protocol):
     def rewards(self, states: Any) -> Tensor:
         """[M, S, A]."""
         ...
-
-
-@dataclass(frozen=True, eq=False)
-class Decision:
-    """What to do in each of B states, and how far that is from what one would ordinarily do."""
-
-    action: Tensor
-    """The most likely action, [B]."""
-    probabilities: Tensor
-    """The policy, [B, A]."""
-    caution: Tensor
-    """Total variation distance from the ordinary (risk-neutral) policy, [B]: 0 acts as usual, 1 entirely differently."""
-    ordinary: Tensor
-    """The ordinary policy, [B, A]."""
-    _opinions: Callable[[], Tensor]
-
-    def opinions(self) -> Tensor:
-        """What each model says each action pays, [M, B, A]; computed on demand."""
-        return self._opinions()
 
 
 class CautiousPolicy:
@@ -108,10 +90,10 @@ class CautiousPolicy:
         if self._table is not None:
             numbers = state_numbers(states, len(self._table[1]))
             cautious, ordinary = self._table[0][0, numbers], self._table[1][numbers]
-            return _decision(cautious, ordinary, lambda: self.belief.rewards(numbers))
+            return decision_of(cautious, ordinary, lambda: self.belief.rewards(numbers))
         rewards = self._rewards(states)
         policies, ordinary = self._solve(rewards, [self.level])
-        return _decision(policies[0], ordinary, lambda: rewards)
+        return decision_of(policies[0], ordinary, lambda: rewards)
 
     def predict(
         self,
@@ -144,7 +126,7 @@ class CautiousPolicy:
             policies, ordinary = policies[:, numbers], ordinary[numbers]
         else:
             policies, ordinary = self._solve(self._rewards(states), levels)
-        return _total_variation(policies, ordinary)
+        return total_variation(policies, ordinary)
 
     def save(self, folder: Path | str) -> None:
         """Write the policy with its belief (safetensors, JSON)."""
@@ -202,17 +184,19 @@ class CautiousPolicy:
 
     def _solve(self, rewards: Tensor, levels: Sequence[KofN]) -> tuple[Tensor, Tensor]:
         """Policies of levels [L, B, A], and the ordinary one [B, A]."""
-        solution = solve_bandit(
-            rewards,
-            list(levels),
-            regime="single-state",
-            num_iterations=self._num_iterations,
-            sampling=self._sampling,
-            seed=self._seed,
-            track_exact=True,
-        )
-        ordinary = _greedy(rewards.double().mean(dim=0)).cpu()
-        policies = solution.best_policy.cpu()
+        with torch.inference_mode():  # a fifth of the time for a single state, where calls cost more than numbers
+            solution = solve_bandit(
+                rewards,
+                list(levels),
+                regime="single-state",
+                num_iterations=self._num_iterations,
+                sampling=self._sampling,
+                seed=self._seed,
+                track_exact=True,
+            )
+            best = solution.best_policy.cpu()
+        policies = best.clone()  # a tensor as any other again
+        ordinary = greedy(rewards.double().mean(dim=0)).cpu()
         for number, level in enumerate(levels):
             if level.k == level.n:  # the mean of all that are drawn: known without a game
                 policies[number] = ordinary
@@ -248,18 +232,3 @@ class CautiousPolicy:
     def _drawn(self, probabilities: np.ndarray) -> np.ndarray:
         luck = self._draws.random((len(probabilities), 1)) * probabilities.sum(axis=1, keepdims=True)
         return np.minimum((probabilities.cumsum(axis=1) <= luck).sum(axis=1), probabilities.shape[1] - 1)
-
-
-def _greedy(reward: Tensor) -> Tensor:
-    """The ordinary policy: the best action under a reward function, shared evenly where several are best, [B, A]."""
-    best = (reward == reward.amax(dim=-1, keepdim=True)).double()
-    return best / best.sum(dim=-1, keepdim=True)
-
-
-def _total_variation(policy: Tensor, ordinary: Tensor) -> Tensor:
-    """[..., B, A], [B, A] -> [..., B]."""
-    return 0.5 * (policy - ordinary).abs().sum(dim=-1)
-
-
-def _decision(cautious: Tensor, ordinary: Tensor, opinions: Callable[[], Tensor]) -> Decision:
-    return Decision(cautious.argmax(dim=-1), cautious, _total_variation(cautious, ordinary), ordinary, opinions)

@@ -21,8 +21,8 @@ from cautious.types import ArrayLike, as_device
 FORMAT = 1
 SHIPPED = Path(__file__).parent / "shipped"
 SHIPPED_NAMES = ("ask-for-help", "driving")
-BLOCK = {"cpu": (4, 64), "cuda": (16, 1024)}
-"""Models and images that are predicted together: little enough for a core's cache, enough to keep a GPU busy."""
+MORE_MODELS = 4
+"""Where states are few, up to so many times as many models are predicted together."""
 
 
 class RewardEnsemble:
@@ -148,7 +148,7 @@ class RewardEnsemble:
         """[N, S, A], block by block into one array."""
         place = self.parameters.device
         out = torch.empty(len(indices), len(states[0]), self.num_actions, device=place)
-        blocks = list(_blocks(len(indices), len(states[0]), place.type))
+        blocks = list(_blocks(len(indices), len(states[0]), *self.network.block[place.type]))
 
         def fill(number: int) -> None:
             models, rows = blocks[number]
@@ -171,8 +171,9 @@ def shipped_folder(folder: Path | str) -> Path:
     return SHIPPED / str(folder) if str(folder) in SHIPPED_NAMES and not there else Path(folder)
 
 
-def _blocks(num_models: int, num_images: int, device: str) -> Iterator[tuple[slice, slice]]:
-    models, images = BLOCK[device]
+def _blocks(num_models: int, num_states: int, models: int, states: int) -> Iterator[tuple[slice, slice]]:
+    """Pieces of [M, S]: of `models` by `states`, or of more models where there are fewer states than that."""
+    models *= max(1, min(MORE_MODELS, states // num_states))
     for first in range(0, num_models, models):
-        for start in range(0, num_images, images):
-            yield slice(first, min(first + models, num_models)), slice(start, min(start + images, num_images))
+        for start in range(0, num_states, states):
+            yield slice(first, min(first + models, num_models)), slice(start, min(start + states, num_states))

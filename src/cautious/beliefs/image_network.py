@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ class ImageNetwork:
 
     name = "image"
     state_shape = (SIDE, SIDE)
+    block = MappingProxyType({"cpu": (4, 64), "cuda": (16, 1024)})
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -32,6 +32,7 @@ class ModuleNetwork:
     """An architecture given by a function that makes a module from inputs [B, ...] to rewards [B, A]."""
 
     name = "module"
+    block: Mapping[str, tuple[int, int]] = MappingProxyType({"cpu": (WIDTH, 64), "cuda": (WIDTH, 1024)})
 
     def __init__(self, factory: Factory, example: Tensor) -> None:
         """Build one module to learn its shape, and try it on an example [B, ...]."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,6 +34,11 @@ class Network(Protocol):
     @property
     def state_shape(self) -> tuple[int, ...]:
         """Shape of one state (of its image, where a help bit goes with it)."""
+        ...
+
+    @property
+    def block(self) -> Mapping[str, tuple[int, int]]:
+        """Models and states to predict together, by kind of device: few enough for a core's cache, enough for a GPU."""
         ...
 
     def describe(self) -> dict[str, Any]:
