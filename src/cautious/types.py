@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -119,21 +120,25 @@ def check_shape(tensor: Tensor, letters: str, name: str = "array", **sizes: int)
     Traceback (most recent call last):
     cautious.errors.InvalidInputError: policy: expected shape [S, A] with A=3, got [4, 2].
     """
-    names = letters.split()
-    batched = names[0] == "..."
-    names = names[1:] if batched else names
+    names, batched = _dimensions(letters)
     shape = tuple(tensor.shape)
     own = shape[len(shape) - len(names) :] if batched else shape
     wrong_rank = len(own) != len(names)
-    if wrong_rank or any(size != sizes.get(letter, size) for letter, size in zip(names, own, strict=True)):
+    if wrong_rank or (sizes and any(size != sizes.get(letter, size) for letter, size in zip(names, own, strict=True))):
         rule = "".join(f" with {letter}={sizes[letter]}" for letter in dict.fromkeys(names) if letter in sizes)
         wanted = ", ".join(letters.split())
         raise InvalidInputError(f"{name}: expected shape [{wanted}]{rule}, got {list(shape)}.")
-    for letter, size in zip(names, own, strict=True):
-        if size == 0:
-            raise InvalidInputError(
-                f"{name}: dimension {letter} of shape {list(shape)} is empty; it needs one at least."
-            )
+    if 0 in own:
+        raise InvalidInputError(
+            f"{name}: dimension {names[own.index(0)]} of shape {list(shape)} is empty; it needs one at least."
+        )
+
+
+@lru_cache(maxsize=64)
+def _dimensions(letters: str) -> tuple[tuple[str, ...], bool]:
+    """One name a dimension, and whether any may come in front."""
+    names = tuple(letters.split())
+    return (names[1:], True) if names[0] == "..." else (names, False)
 
 
 def check_finite(tensor: Tensor, name: str) -> None:

@@ -69,25 +69,25 @@ class SeparateOpponent:
         return self._mixtures.averages()
 
     def _answer_from_all(self, policy: Tensor, only: slice = slice(None)) -> tuple[Tensor, Tensor]:
-        """Exact mixture [b, S, A] and value [b, S] from all M models, for the members of a slice.
-
-        Two passes over blocks of models, as many states at a time as the working set holds: one for the returns that are
-        ranked, one for the mixture.
-        """
-        own, rank_weights = policy[only], self._rank_weights[only]
-        mixed, values = torch.zeros_like(own), torch.empty_like(own[..., 0])
-        for states in self._chunks(2 * 8 * self._rewards.num_models * (own.shape[2] + len(own))):
-            part = own[:, states]
-            returns = [_state_returns(block, part) for _, block in self._blocks(states)]
-            ranked = torch.cat(returns, dim=1).transpose(1, 2).contiguous()  # [b, s, M]
-            weights = ranked_weights(ranked, rank_weights.unsqueeze(1))
-            values[:, states] = (weights * ranked).sum(dim=-1)
-            for which, block in self._blocks(states):
-                for member, weight in enumerate(weights[..., which].unbind()):
-                    mixed[member, states] += torch.bmm(weight.unsqueeze(1).contiguous(), block.transpose(0, 1)).squeeze(
-                        1
-                    )
+        """Exact mixture [b, S, A] and value [b, S] from all M models, for the members of a slice."""
+        own, rank_weights = policy[only], self._rank_weights[only].unsqueeze(1)
+        chunks = self._chunks(2 * 8 * self._rewards.num_models * (own.shape[2] + len(own)))
+        answers = [self._answer_in(states, own[:, states], rank_weights) for states in chunks]
+        mixed, values = (part[0] if len(part) == 1 else torch.cat(part, dim=1) for part in zip(*answers, strict=True))
         return mixed, values
+
+    def _answer_in(self, states: slice, policy: Tensor, rank_weights: Tensor) -> tuple[Tensor, Tensor]:
+        """The same for as many states as the working set holds, [b, s, A] and [b, s].
+
+        Two passes over blocks of models: one for the returns that are ranked, one for the mixture.
+        """
+        returns = [_state_returns(block, policy) for _, block in self._blocks(states)]
+        ranked = torch.cat(returns, dim=-1)  # [b, s, M]
+        weights = ranked_weights(ranked, rank_weights)
+        mixed = torch.zeros_like(policy)
+        for which, block in self._blocks(states):
+            mixed += _state_mixture(weights[..., which], block)
+        return mixed, (weights * ranked).sum(dim=-1)
 
     def _blocks(self, states: slice) -> Iterable[tuple[slice, Tensor]]:
         """All models in these states, a block at a time: (which, float64 rewards [m, s, A])."""
@@ -126,5 +126,11 @@ class SeparateOpponent:
 
 
 def _state_returns(block: Tensor, policy: Tensor) -> Tensor:
-    """Each model's value in each state: rewards [m, s, A], policies [b, s, A] -> [b, m, s]."""
-    return torch.stack([(block * own).sum(dim=-1) for own in policy])
+    """Each model's value in each state: rewards [m, s, A], policies [b, s, A] -> [b, s, m]."""
+    return torch.stack([(block * own).sum(dim=-1).T for own in policy.unbind()])
+
+
+def _state_mixture(weights: Tensor, block: Tensor) -> Tensor:
+    """Reward functions mixed in each state: weights [b, s, m], rewards [m, s, A] -> [b, s, A]."""
+    by_state = block.transpose(0, 1)
+    return torch.stack([torch.bmm(own.unsqueeze(1).contiguous(), by_state).squeeze(1) for own in weights.unbind()])
