@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cautious.beliefs.diagnosis import BeliefWarning, diagnose
+from cautious.beliefs.diagnosis import BeliefWarning, diagnose, unfamiliar_states
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.image_network import SIDE, as_images
 from cautious.beliefs.images import ImageTraining
@@ -86,10 +86,20 @@ def fit_ensemble(
     trained = train(lesson, settings, device=place, checkpoint_dir=folder, progress=_as_progress(progress))
     found = RewardEnsemble(lesson.network, trained.parameters, trained.losses, asdict(settings))
     if len(held_out):
-        found.diagnosis = diagnose(found.rewards(states[held_out]), table[held_out])
+        made_up = _opinions_on_made_up(found, states[familiar], seed)
+        found.diagnosis = diagnose(found.rewards(states[held_out]), table[held_out], made_up)
         for sentence in found.diagnosis.concerns:
             warnings.warn(sentence, BeliefWarning, stacklevel=2)
     return found
+
+
+def _opinions_on_made_up(belief: RewardEnsemble, familiar: Tensor, seed: int) -> Tensor:
+    """What the models say about states that are like nothing seen, [M, U, A]; nothing where a module cannot take them."""
+    states = unfamiliar_states(familiar, seed)
+    try:
+        return belief.rewards(states)
+    except Exception:  # whatever a user's module may raise beyond the range of its inputs
+        return torch.full((belief.num_models, 1, belief.num_actions), torch.nan)
 
 
 def _as_states(inputs: ArrayLike, network: NetworkChoice) -> Tensor:
@@ -111,8 +121,8 @@ def _lesson(
         return ImageTraining(states, rewards, loss_weights)
     if callable(network):
         return ModuleTraining(ModuleNetwork(network, states), states, rewards, loss_weights)
-    flat = states.flatten(1)
-    return ModuleTraining(VectorNetwork(flat.shape[1], rewards.shape[1]), flat, rewards, loss_weights)
+    default = VectorNetwork(tuple(states.shape[1:]), rewards.shape[1])
+    return ModuleTraining(default, states.flatten(1), rewards, loss_weights)
 
 
 def _split(num_states: int, fraction: float, seed: int) -> tuple[Tensor, Tensor]:

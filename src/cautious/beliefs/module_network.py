@@ -158,9 +158,10 @@ class VectorNetwork(ModuleNetwork):
 
     name = "vector"
 
-    def __init__(self, num_inputs: int, num_actions: int, hidden: tuple[int, ...] = (64, 64)) -> None:
-        """Layers from `num_inputs` over `hidden` to `num_actions`."""
-        self._described = {"num_inputs": num_inputs, "num_actions": num_actions, "hidden": list(hidden)}
+    def __init__(self, state_shape: tuple[int, ...], num_actions: int, hidden: tuple[int, ...] = (64, 64)) -> None:
+        """Layers from all numbers of a state over `hidden` to `num_actions`."""
+        num_inputs = math.prod(state_shape)
+        self._described = {"state_shape": list(state_shape), "num_actions": num_actions, "hidden": list(hidden)}
 
         def make() -> nn.Module:
             layers: list[nn.Module] = []
@@ -169,10 +170,15 @@ class VectorNetwork(ModuleNetwork):
             return nn.Sequential(*layers[:-1])
 
         super().__init__(make, torch.zeros(2, num_inputs))
+        self.state_shape = state_shape
 
     def describe(self) -> dict[str, Any]:
-        """Sizes of the layers."""
+        """Shape of a state and sizes of the layers."""
         return dict(self._described)
+
+    def as_states(self, states: Any) -> tuple[Tensor, ...]:
+        """States of the shape that the network was made for, each as one row."""
+        return (as_inputs(states, self.state_shape).flatten(1),)
 
     def _block_step(
         self, parameters: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor

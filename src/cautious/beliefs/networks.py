@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -11,6 +12,9 @@ from torch import Tensor
 from cautious.beliefs.image_network import ImageNetwork
 from cautious.beliefs.module_network import VectorNetwork
 from cautious.errors import BadFileError
+
+LARGEST = 2**24
+"""No size in a file is taken for one from here on."""
 
 
 class Network(Protocol):
@@ -67,10 +71,11 @@ def restored(found: dict[str, Any], path: Any) -> Network:
             return ImageNetwork(num_actions, help_bit)  # type: ignore[arg-type]
         raise BadFileError(f"{path}: num_actions and help_bit must be a count and a truth value.")
     if name == VectorNetwork.name:
-        sizes, hidden = (found.get("num_inputs"), found.get("num_actions")), found.get("hidden")
-        if _counts(*sizes) and isinstance(hidden, list) and hidden and _counts(*hidden):
-            return VectorNetwork(*sizes, tuple(hidden))  # type: ignore[arg-type]
-        raise BadFileError(f"{path}: num_inputs and num_actions must be counts, and hidden a list of them.")
+        shape, hidden = found.get("state_shape"), found.get("hidden")
+        lists = all(isinstance(part, list) and part and _counts(*part) for part in (shape, hidden))
+        if lists and math.prod(shape) < LARGEST and _counts(found.get("num_actions")):  # type: ignore[arg-type]
+            return VectorNetwork(tuple(shape), found["num_actions"], tuple(hidden))  # type: ignore[arg-type]
+        raise BadFileError(f"{path}: num_actions must be a count, and state_shape and hidden lists of them.")
     raise BadFileError(
         f"{path}: network {name!r} is not one that this version builds by itself; if it is your own, pass the function that "
         "made it: RewardEnsemble.load(folder, network=...)."
@@ -78,4 +83,4 @@ def restored(found: dict[str, Any], path: Any) -> Network:
 
 
 def _counts(*values: Any) -> bool:
-    return all(type(value) is int and 0 < value < 2**24 for value in values)
+    return all(type(value) is int and 0 < value < LARGEST for value in values)
