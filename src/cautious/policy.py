@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.files import load_json, load_tensors, pick, save_json, save_tensors
+from cautious.beliefs.observations import as_batch
 from cautious.beliefs.table import TableBelief, state_numbers
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.ops.risk import KofN
@@ -21,7 +22,18 @@ from cautious.solvers.decision import Decision, decision_of, greedy, total_varia
 from cautious.solvers.mdp import solve_mdp
 from cautious.solvers.mdp_files import load_mdp, save_mdp
 from cautious.solvers.optimal import optimal_policy
-from cautious.types import Sampling, as_float_tensor, check_finite, check_shape, parse_choice, parse_count
+from cautious.solvers.solve import parse_levels
+from cautious.types import (
+    Sampling,
+    as_float_tensor,
+    as_folder,
+    as_path,
+    check_shape,
+    check_size,
+    parse_choice,
+    parse_count,
+    parse_flag,
+)
 from cautious.worlds.mdp import TabularMDP
 
 FORMAT = 1
@@ -74,8 +86,8 @@ class CautiousPolicy:
         self.mdp = mdp
         self._num_iterations = parse_count(num_iterations, "num_iterations")
         self._sampling = parse_choice(Sampling, sampling, "sampling")
-        self._seed = seed
         self._draws = stream(seed, "predict")
+        self._seed = int(seed)
         num_models = getattr(self.belief, "num_models", None)
         if num_models is not None:
             self.level.rank_weights(num_models)  # says so if n exceeds the models there are
@@ -113,13 +125,15 @@ class CautiousPolicy:
         Returns:
             The action (or an array of them), and `state`.
         """
-        single, states = self._as_batch(observation)
+        likely = parse_flag(deterministic, "deterministic")
+        single, states = as_batch(observation, getattr(self.belief, "state_shape", None))
         decision = self.decide(states)
-        actions = decision.action.numpy() if deterministic else self._drawn(decision.probabilities.numpy())
+        actions = decision.action.numpy() if likely else self._drawn(decision.probabilities.numpy())
         return (actions[0] if single else actions), state
 
     def caution_at(self, levels: Sequence[KofN], states: Any) -> Tensor:
         """Caution that other levels would show in these states, [L, B], all solved in one call."""
+        levels = parse_levels(levels)
         if self.mdp is not None:
             policies, ordinary = self._solve_mdp(self.mdp, levels)
             numbers = state_numbers(states, len(ordinary))
@@ -130,6 +144,7 @@ class CautiousPolicy:
 
     def save(self, folder: Path | str) -> None:
         """Write the policy with its belief (safetensors, JSON)."""
+        folder = as_folder(folder)
         if not isinstance(self.belief, (RewardEnsemble, TableBelief)):
             raise InvalidInputError(
                 f"save: a belief of type {type(self.belief).__name__} cannot be written; a RewardEnsemble or an array can."
@@ -155,7 +170,7 @@ class CautiousPolicy:
     @classmethod
     def load(cls, folder: Path | str, network: Any = None) -> CautiousPolicy:
         """Read what `save` wrote; runs no code from it. `network` as in `RewardEnsemble.load`."""
-        path = Path(folder) / "policy.json"
+        path = as_path(folder, "folder") / "policy.json"
         found = load_json(path)
         if (
             not isinstance(found, dict)
@@ -179,7 +194,7 @@ class CautiousPolicy:
     def _rewards(self, states: Any) -> Tensor:
         rewards = as_float_tensor(self.belief.rewards(states), "belief")
         check_shape(rewards, "M S A", "belief")
-        check_finite(rewards, "belief")
+        check_size(rewards, "belief")
         return rewards
 
     def _solve(self, rewards: Tensor, levels: Sequence[KofN]) -> tuple[Tensor, Tensor]:
@@ -215,19 +230,6 @@ class CautiousPolicy:
             seed=self._seed,
         )
         return solution.best_policy, optimal_policy(mdp, self.belief.table.mean(dim=0)).policy
-
-    def _as_batch(self, observation: Any) -> tuple[bool, Any]:
-        """Whether it is one state, and a batch of states in any case."""
-        if isinstance(observation, Mapping):  # Gymnasium's Dict, in whatever order its keys come
-            parts = {name: np.asarray(part) for name, part in observation.items()}
-            if not parts:
-                raise InvalidInputError("observation: an empty dictionary says nothing about the state.")
-            single = max(part.ndim for part in parts.values()) == len(getattr(self.belief, "state_shape", ()))
-            return single, {name: part[None] if single else part for name, part in parts.items()}
-        array = observation if isinstance(observation, Tensor) else np.asarray(observation)
-        shape = getattr(self.belief, "state_shape", None)
-        single = array.ndim <= 1 if shape is None else array.ndim == len(shape)
-        return single, (array[None] if single else array)
 
     def _drawn(self, probabilities: np.ndarray) -> np.ndarray:
         luck = self._draws.random((len(probabilities), 1)) * probabilities.sum(axis=1, keepdims=True)

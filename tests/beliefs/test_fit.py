@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from cautious import RewardEnsemble, fit_ensemble
+from cautious.beliefs.diagnosis import BeliefWarning
 from cautious.beliefs.image_network import ImageNetwork
-from cautious.beliefs.module_network import ModuleNetwork, VectorNetwork
+from cautious.beliefs.module_network import ModuleNetwork
+from cautious.beliefs.vector_network import VectorNetwork
 from cautious.errors import BadFileError, InvalidInputError
 
 QUICK = {"num_models": 4, "num_epochs": 40, "batch_size": 16, "learning_rate": 0.01, "progress": False}
@@ -79,6 +83,18 @@ def test_what_was_not_tried_carries_no_loss(problem):
     assert float(errors[~untried].square().mean().sqrt()) < 0.3
 
 
+def test_the_one_state_that_knows_an_action_is_learned_from(problem):
+    states, rewards = problem
+    rare = rewards.clone()
+    rare[:, 2], rare[7, 2] = torch.nan, 5.0
+    options = QUICK | {"num_epochs": 60, "batch_size": 120, "validation_fraction": 0.9}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BeliefWarning)  # too few to fit the rest
+        belief = fit_ensemble(states, rare, **options)
+    assert 0 < belief.diagnosis.num_states <= 108
+    assert float(belief.rewards(states[7:8])[:, 0, 2].mean()) > 2  # from about nought
+
+
 def test_images_take_the_papers_network():
     images = np.random.default_rng(0).integers(0, 256, (30, 28, 28)).astype(np.uint8)
     rewards = np.random.default_rng(1).random((30, 4))
@@ -136,8 +152,9 @@ def test_a_vector_ensemble_is_found_again_and_a_module_with_its_function(problem
     own.save(tmp_path / "own")
     with pytest.raises(BadFileError, match=r"network=\.\.\."):
         RewardEnsemble.load(tmp_path / "own")
-    again = RewardEnsemble.load(tmp_path / "own", network=ModuleNetwork(network, states))
-    assert torch.equal(again.rewards(states), own.rewards(states))
+    for given in (network, ModuleNetwork(network, states)):
+        again = RewardEnsemble.load(tmp_path / "own", network=given)
+        assert torch.equal(again.rewards(states), own.rewards(states))
 
 
 def test_modules_that_cannot_be_stacked_are_refused_with_a_reason(problem):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ from cautious.beliefs.cores import on_every_core
 from cautious.beliefs.diagnosis import Diagnosis
 from cautious.beliefs.driving import DrivingEnsemble, DrivingNetwork
 from cautious.beliefs.files import load_json, load_tensors, pick, save_json, save_tensors
-from cautious.beliefs.networks import Network, restored
+from cautious.beliefs.networks import Network, checked_network, restored
 from cautious.beliefs.table import state_numbers
 from cautious.errors import BadFileError, InvalidInputError
-from cautious.types import ArrayLike, as_device
+from cautious.types import ArrayLike, as_device, as_float_tensor, as_folder, as_path, check_callable, check_shape
 
 FORMAT = 1
 SHIPPED = Path(__file__).parent / "shipped"
@@ -45,11 +46,14 @@ class RewardEnsemble:
         settings: Mapping[str, Any] | None = None,
         states: tuple[Tensor, ...] | None = None,
     ) -> None:
-        """Keep the architecture, weights [M, P], each model's final loss [M] and how they were trained."""
-        self.network = network
-        self.parameters = parameters
-        self.losses = torch.full((len(parameters),), torch.nan) if losses is None else losses
-        self.settings = dict(settings or {})
+        """Keep the architecture, weights [M, P], each model's final loss [M] and how they were trained (plain values)."""
+        self.network = checked_network(network)
+        self.parameters = as_float_tensor(parameters, "parameters").float()
+        check_shape(self.parameters, "M P", "parameters", P=network.num_parameters)
+        unknown = torch.full((len(self.parameters),), torch.nan)
+        self.losses = unknown if losses is None else as_float_tensor(losses, "losses").float()
+        check_shape(self.losses, "M", "losses", M=len(self.parameters))
+        self.settings = _plain({} if settings is None else settings)
         self._states = states
         self.diagnosis: Diagnosis | None = None
         """How the models did on familiar states that were kept back, if `fit_ensemble` made them."""
@@ -88,6 +92,7 @@ class RewardEnsemble:
                 with a help bit a pair of images and whether help is available (one truth value, or one an image).
             progress: Called with (blocks done, blocks in all).
         """
+        check_callable(progress, "progress", "blocks done, blocks in all")
         return self._predict(torch.arange(self.num_models), self.network.as_states(states), progress)
 
     def on(self, states: Any) -> RewardEnsemble:
@@ -102,6 +107,7 @@ class RewardEnsemble:
 
     def save(self, folder: Path | str) -> None:
         """Write weights and settings (safetensors, JSON)."""
+        folder = as_folder(folder)
         tensors = {"parameters": self.parameters, "losses": self.losses}
         save_tensors(Path(folder) / "models.safetensors", tensors)
         described = {
@@ -113,22 +119,22 @@ class RewardEnsemble:
         save_json(Path(folder) / "ensemble.json", described)
 
     @classmethod
-    def load(cls, folder: Path | str, network: Network | None = None) -> Any:
+    def load(cls, folder: Path | str, network: Network | Callable[[], torch.nn.Module] | None = None) -> Any:
         """Read what `save` wrote, or a belief that comes with the package; runs no code from a file.
 
         Args:
             folder: Where it was written; or "ask-for-help" or "driving" for models trained at the paper's settings (the
                 latter is a `DrivingEnsemble`, whose states are a driving world's).
-            network: The architecture, where it is a user's own module (`ModuleNetwork`): a file does not hold its code.
+            network: The function that makes the module, where it is a user's own: a file does not hold its code.
         """
         folder = shipped_folder(folder)
         path = folder / "ensemble.json"
         found = load_json(path)
-        if isinstance(found, dict) and found.get("network") == DrivingNetwork.name:
+        if isinstance(found, dict) and found.get("network") == DrivingNetwork.name and network is None:
             return DrivingEnsemble.load(folder)
         if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("settings"), dict):
             raise BadFileError(f"{path}: not an ensemble that this version reads (format {FORMAT}, with settings).")
-        network = restored(found, path) if network is None else network
+        network = restored(found, path, network)
         settings = found["settings"]
         path = folder / "models.safetensors"
         tensors = load_tensors(path)
@@ -167,8 +173,20 @@ class RewardEnsemble:
 
 def shipped_folder(folder: Path | str) -> Path:
     """The folder of a belief that comes with the package, if it is named; else the folder itself."""
-    there = (Path(folder) / "ensemble.json").exists()
-    return SHIPPED / str(folder) if str(folder) in SHIPPED_NAMES and not there else Path(folder)
+    path = as_path(folder, "folder")
+    there = (path / "ensemble.json").exists()
+    return SHIPPED / path if str(path) in SHIPPED_NAMES and not there else path
+
+
+def _plain(settings: Any) -> dict[str, Any]:
+    """How models were trained, as a file can hold it."""
+    try:
+        if not isinstance(settings, Mapping):
+            raise TypeError(f"got a {type(settings).__name__}")
+        json.dumps(dict(settings), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"settings: expected a dictionary of plain values ({error}).") from None
+    return dict(settings)
 
 
 def _blocks(num_models: int, num_states: int, models: int, states: int) -> Iterator[tuple[slice, slice]]:

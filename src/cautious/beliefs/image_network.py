@@ -145,4 +145,4 @@ def as_images(images: Any) -> Tensor:
 
 def images_are_bytes(images: Any) -> bool:
     """Whether an array holds bytes."""
-    return getattr(images, "dtype", None) in (torch.uint8, np.dtype(np.uint8))
+    return getattr(images, "dtype", None) in (torch.uint8, np.dtype(np.uint8)) and not getattr(images, "is_meta", False)
