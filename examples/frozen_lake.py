@@ -101,7 +101,7 @@ def learn_tiles(num_lakes: int, num_models: int, num_epochs: int, seed: int) -> 
         num_epochs=num_epochs,
         learning_rate=3e-3,
         seed=seed,
-        validation_fraction=0,  # four kinds of tiles, fitted almost perfectly: where familiar, the models rightly agree
+        validation_fraction=0,  # learn from every tile
     )
 
 

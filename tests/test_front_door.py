@@ -41,3 +41,20 @@ for name in cautious.__all__:
 print(cautious.solve_bandit(torch.rand(4, 2, 3), "1-of-2", num_iterations=2).policy.shape)
 """
     assert "torch.Size([2, 3])" in run_python(code)
+
+
+def test_sparse_tensors_are_built_without_a_warning():
+    """Torch warns once a process where nobody said whether to check them, so this needs one of its own."""
+    code = """
+import warnings
+warnings.simplefilter("error")
+import torch
+from cautious.beliefs.driving_inputs import PairInputs
+from cautious.worlds.driving import START, driving_world
+from cautious.worlds.from_gymnasium import _joined
+print(driving_world(novel=False).mdp.transitions.layout)
+pairs = PairInputs([START, START], torch.tensor([[0, 1], [1, 0]]))
+print(torch.sparse.mm(pairs.incidence[0], torch.ones(2, 1)).sum().item())
+print(_joined([(0, 0, 0, 1.0, 0.0, False)], 1, 1, torch.ones(1), None).transitions.layout)
+"""
+    assert run_python(code).split() == ["torch.sparse_coo", "2.0", "torch.sparse_coo"]

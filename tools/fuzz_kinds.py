@@ -22,7 +22,7 @@ from cautious.beliefs.files import (
     save_tensors,
 )
 from cautious.beliefs.image_network import ImageNetwork
-from cautious.beliefs.module_network import VectorNetwork
+from cautious.beliefs.vector_network import VectorNetwork
 from cautious.experiments.store import RUN, Store
 from cautious.seeding import stream
 from cautious.solvers.mdp_files import load_mdp, save_mdp

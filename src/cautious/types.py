@@ -5,8 +5,12 @@ Letters: M models, N sampled models, S states, A actions, T iterations, R runs, 
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -21,6 +25,10 @@ ArrayLike: TypeAlias = Tensor | np.ndarray | Sequence[Any]
 
 ROUNDING = 1e-12
 """Rows this close to summing to one are taken as they are, so that what is written and read again keeps its bits."""
+
+
+LARGEST_COUNT = 2**31 - 1
+"""Nothing here is counted further."""
 
 
 class Regime(StrEnum):
@@ -52,7 +60,7 @@ def parse_choice(kind: type[Choice], value: str, name: str) -> Choice:
     """The member of `kind` that `value` names; an error that lists the known names otherwise."""
     try:
         return kind(value)
-    except ValueError:
+    except (ValueError, TypeError):
         known = ", ".join(repr(str(member)) for member in kind)
         raise InvalidInputError(f"{name}={value!r} is not known; choose one of {known}.") from None
 
@@ -63,12 +71,51 @@ def parse_count(value: Any, name: str, minimum: int = 1) -> int:
         raise InvalidInputError(f"{name}={value!r} must be a whole number, at least {minimum}.")
     if value < minimum:
         raise InvalidInputError(f"{name}={value} is too small; it must be at least {minimum}.")
+    if value > LARGEST_COUNT:
+        raise InvalidInputError(f"{name} is too large; it must be at most {LARGEST_COUNT:,}.")
     return int(value)
 
 
-def is_number(value: Any) -> bool:
-    """Whether `value` is one real number; a truth value or a text is not."""
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+def parse_flag(value: Any, name: str) -> bool:
+    """`value` as a truth value; what only counts as true or false in Python is refused, "no" being true there."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidInputError(f"{name}={value!r} must be True or False.")
+    return bool(value)
+
+
+def as_number(value: Any) -> float:
+    """`value` as a float; NaN where it is not one real number (a text, a truth value, several numbers)."""
+    try:
+        return math.nan if isinstance(value, (str, bytes, bool, np.bool_)) else float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return math.nan
+
+
+def check_callable(value: Any, name: str, of: str) -> None:
+    """Raise unless `value` is a function, or None; `of` says what it is told."""
+    if value is not None and not callable(value):
+        raise InvalidInputError(f"{name}={value!r} must be a function of ({of}), or None.")
+
+
+def as_path(value: Any, name: str) -> Path:
+    """`value` as a path that the system can look up; nothing needs to be there."""
+    if not isinstance(value, (str, os.PathLike)) or not str(value) or "\0" in str(value):
+        raise InvalidInputError(f"{name}={value!r} must be a path: a text or a pathlib.Path.")
+    path = Path(value)
+    try:
+        path.exists()
+    except OSError as error:
+        raise InvalidInputError(f"{name}={str(value)[:80]!r} cannot be a path ({error.strerror}).") from None
+    return path
+
+
+def as_folder(value: Any, name: str = "folder") -> Path:
+    """`value` as a folder to write in, which is there or can be made: no file is in its way."""
+    path = as_path(value, name)
+    there = next(part for part in (path, *path.parents) if part.exists())
+    if not there.is_dir():
+        raise InvalidInputError(f"{name}={str(path)!r}: {there} is a file; choose a folder, or a new name.")
+    return path
 
 
 def as_float_tensor(values: ArrayLike, name: str, device: torch.device | str | None = None) -> Tensor:
@@ -79,6 +126,8 @@ def as_float_tensor(values: ArrayLike, name: str, device: torch.device | str | N
         tensor = values.detach() if isinstance(values, Tensor) else torch.from_numpy(_as_numpy(values))
         if tensor.is_complex():
             raise ValueError("complex numbers have no order")
+        if tensor.is_meta:
+            raise ValueError("a meta tensor holds no numbers")
         tensor = tensor.to_dense() if tensor.layout != torch.strided else tensor
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise InvalidInputError(f"{name}: cannot be read as an array of real numbers ({error}).") from None
@@ -103,11 +152,18 @@ def as_device(device: torch.device | str | None) -> torch.device | None:
         return None
     try:
         place = torch.device(device)
-        torch.empty(0, device=place)
-    except (RuntimeError, AssertionError, TypeError) as error:
+        torch.zeros(1, device=place).item()
+    except (RuntimeError, AssertionError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise InvalidInputError(f"device={device!r} cannot be used here ({reason}); 'cpu' always can.") from None
     return place
+
+
+def chosen_device(device: torch.device | str | None) -> torch.device:
+    """As `as_device`; "auto" is a GPU where there is one, None the CPU."""
+    if isinstance(device, str) and device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return as_device(device) or torch.device("cpu")
 
 
 def check_shape(tensor: Tensor, letters: str, name: str = "array", **sizes: int) -> None:
@@ -119,21 +175,25 @@ def check_shape(tensor: Tensor, letters: str, name: str = "array", **sizes: int)
     Traceback (most recent call last):
     cautious.errors.InvalidInputError: policy: expected shape [S, A] with A=3, got [4, 2].
     """
-    names = letters.split()
-    batched = names[0] == "..."
-    names = names[1:] if batched else names
+    names, batched = _dimensions(letters)
     shape = tuple(tensor.shape)
     own = shape[len(shape) - len(names) :] if batched else shape
     wrong_rank = len(own) != len(names)
-    if wrong_rank or any(size != sizes.get(letter, size) for letter, size in zip(names, own, strict=True)):
+    if wrong_rank or (sizes and any(size != sizes.get(letter, size) for letter, size in zip(names, own, strict=True))):
         rule = "".join(f" with {letter}={sizes[letter]}" for letter in dict.fromkeys(names) if letter in sizes)
         wanted = ", ".join(letters.split())
         raise InvalidInputError(f"{name}: expected shape [{wanted}]{rule}, got {list(shape)}.")
-    for letter, size in zip(names, own, strict=True):
-        if size == 0:
-            raise InvalidInputError(
-                f"{name}: dimension {letter} of shape {list(shape)} is empty; it needs one at least."
-            )
+    if 0 in own:
+        raise InvalidInputError(
+            f"{name}: dimension {names[own.index(0)]} of shape {list(shape)} is empty; it needs one at least."
+        )
+
+
+@lru_cache(maxsize=64)
+def _dimensions(letters: str) -> tuple[tuple[str, ...], bool]:
+    """One name a dimension, and whether any may come in front."""
+    names = tuple(letters.split())
+    return (names[1:], True) if names[0] == "..." else (names, False)
 
 
 def check_finite(tensor: Tensor, name: str) -> None:
@@ -148,6 +208,17 @@ def check_finite(tensor: Tensor, name: str) -> None:
         f"{name}: entry {place} is {tensor[tuple(place)].item()}, one of {int(bad.sum())} that are not finite; "
         "every entry must be a finite number."
     )
+
+
+def check_size(tensor: Tensor, name: str, largest: float | None = None) -> None:
+    """Raise unless every entry is finite and at most `largest`, or else small enough for sums of its type to stay finite."""
+    limit = torch.finfo(tensor.dtype).max * 1e-10 if largest is None else largest
+    low, high = torch.aminmax(tensor) if tensor.numel() else (0.0, 0.0)  # one pass; a missing entry spoils both
+    if not (-limit <= low and high <= limit):
+        check_finite(tensor, name)
+        raise InvalidInputError(
+            f"{name}: numbers from {float(low):.3g} to {float(high):.3g}; beyond ±{limit:.1g} sums may overflow: scale them."
+        )
 
 
 def as_distribution(values: ArrayLike, name: str, device: torch.device | str | None = None) -> Tensor:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from cautious import CautiousPolicy, RewardEnsemble, TabularMDP
 from cautious.beliefs.ensemble import SHIPPED
 from cautious.beliefs.files import load_json, load_tensors, save_json, save_tensors
-from cautious.beliefs.module_network import VectorNetwork
+from cautious.beliefs.vector_network import VectorNetwork
 from cautious.errors import BadFileError, CautiousError
 
 TENSORS = {"weights": torch.arange(6.0).reshape(2, 3), "none": torch.zeros(0, 2), "one": torch.tensor(7)}

@@ -31,8 +31,17 @@ def test_predictions_do_not_depend_on_which_models_are_asked_together(images, mo
     assert whole.dtype == torch.float32
     for indices in ([4], [5, 0, 3], [1, 2]):
         assert torch.equal(belief.on(images).rewards_for(indices), whole[indices])
-    monkeypatch.setitem(ensemble_module.BLOCK, "cpu", (5, 32))
+    monkeypatch.setattr(ImageNetwork, "block", {"cpu": (5, 32)})
     torch.testing.assert_close(belief.rewards(torch.from_numpy(images)), whole, atol=2e-6, rtol=0)  # float32 rounding
+
+
+@pytest.mark.parametrize("num_images", [1, 6, 32])
+def test_few_images_are_predicted_with_more_models_at_a_time_and_the_same_bits(images, monkeypatch, num_images):
+    belief = random_ensemble(18)
+    larger = belief.rewards(images[:num_images])
+    monkeypatch.setattr(ensemble_module, "MORE_MODELS", 1)
+    assert torch.equal(belief.rewards(images[:num_images]), larger)
+    assert torch.equal(belief.rewards(images)[:, :num_images], larger)  # nor does it matter how many images follow
 
 
 def test_solving_from_the_stream_is_solving_from_the_array(images):

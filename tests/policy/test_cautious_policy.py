@@ -24,6 +24,7 @@ def test_careful_where_models_disagree_and_ordinary_where_they_agree():
     assert float(decision.caution[1]) < 0.02
     assert torch.equal(decision.caution, 0.5 * (decision.probabilities - decision.ordinary).abs().sum(dim=1))
     assert torch.equal(decision.opinions(), GAMBLE[:, [0, 1, 0]])
+    assert decision.probabilities.requires_grad_().sum().requires_grad  # a tensor as any other
 
 
 def test_the_ordinary_level_is_not_cautious_at_all():

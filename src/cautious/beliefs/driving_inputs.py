@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from cautious.ops.linear import sparse_tensor
 from cautious.worlds.driving import MAX_SPEED, DrivingState, network_image
 
 NUM_SPEEDS = MAX_SPEED + 1
@@ -63,4 +64,4 @@ def _incidence(rows: Tensor, num_rows: int) -> Tensor:
     """The sparse 0/1 matrix [rows, P] that sums over the pairs of a row: the transpose of gathering them."""
     place = torch.stack([rows, torch.arange(len(rows), device=rows.device)])
     ones = torch.ones(len(rows), device=rows.device)
-    return torch.sparse_coo_tensor(place, ones, (num_rows, len(rows)), check_invariants=True).coalesce()
+    return sparse_tensor(place, ones, (num_rows, len(rows)))

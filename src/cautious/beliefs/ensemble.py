@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,16 @@ from torch import Tensor
 from cautious.beliefs.cores import on_every_core
 from cautious.beliefs.diagnosis import Diagnosis
 from cautious.beliefs.driving import DrivingEnsemble, DrivingNetwork
-from cautious.beliefs.networks import Network, restored
+from cautious.beliefs.networks import Network, checked_network, restored
 from cautious.beliefs.saved import DESCRIPTION, load_description, load_models, save_models
 from cautious.beliefs.table import state_numbers
 from cautious.errors import InvalidInputError
-from cautious.types import ArrayLike, as_device
+from cautious.types import ArrayLike, as_device, as_float_tensor, as_folder, as_path, check_callable, check_shape
 
 SHIPPED = Path(__file__).parent / "shipped"
 SHIPPED_NAMES = ("ask-for-help", "driving")
-BLOCK = {"cpu": (4, 64), "cuda": (16, 1024)}
-"""Models and images that are predicted together: little enough for a core's cache, enough to keep a GPU busy."""
+MORE_MODELS = 4
+"""Where states are few, up to so many times as many models are predicted together."""
 
 
 class RewardEnsemble:
@@ -44,11 +45,14 @@ class RewardEnsemble:
         settings: Mapping[str, Any] | None = None,
         states: tuple[Tensor, ...] | None = None,
     ) -> None:
-        """Keep the architecture, weights [M, P], each model's final loss [M] and how they were trained."""
-        self.network = network
-        self.parameters = parameters
-        self.losses = torch.full((len(parameters),), torch.nan) if losses is None else losses
-        self.settings = dict(settings or {})
+        """Keep the architecture, weights [M, P], each model's final loss [M] and how they were trained (plain values)."""
+        self.network = checked_network(network)
+        self.parameters = as_float_tensor(parameters, "parameters").float()
+        check_shape(self.parameters, "M P", "parameters", P=network.num_parameters)
+        unknown = torch.full((len(self.parameters),), torch.nan)
+        self.losses = unknown if losses is None else as_float_tensor(losses, "losses").float()
+        check_shape(self.losses, "M", "losses", M=len(self.parameters))
+        self.settings = _plain({} if settings is None else settings)
         self._states = states
         self.diagnosis: Diagnosis | None = None
         """How the models did on familiar states that were kept back, if `fit_ensemble` made them."""
@@ -87,6 +91,7 @@ class RewardEnsemble:
                 with a help bit a pair of images and whether help is available (one truth value, or one an image).
             progress: Called with (blocks done, blocks in all).
         """
+        check_callable(progress, "progress", "blocks done, blocks in all")
         return self._predict(torch.arange(self.num_models), self.network.as_states(states), progress)
 
     def on(self, states: Any) -> RewardEnsemble:
@@ -102,22 +107,22 @@ class RewardEnsemble:
     def save(self, folder: Path | str) -> None:
         """Write weights and settings (safetensors, JSON)."""
         network = {"network": self.network.name, **self.network.describe()}
-        save_models(Path(folder), network, self.settings, self.parameters, self.losses)
+        save_models(as_folder(folder), network, self.settings, self.parameters, self.losses)
 
     @classmethod
-    def load(cls, folder: Path | str, network: Network | None = None) -> Any:
+    def load(cls, folder: Path | str, network: Network | Callable[[], torch.nn.Module] | None = None) -> Any:
         """Read what `save` wrote, or a belief that comes with the package; runs no code from a file.
 
         Args:
             folder: Where it was written; or "ask-for-help" or "driving" for models trained at the paper's settings (the
                 latter is a `DrivingEnsemble`, whose states are a driving world's).
-            network: The architecture, where it is a user's own module (`ModuleNetwork`): a file does not hold its code.
+            network: The function that makes the module, where it is a user's own: a file does not hold its code.
         """
         folder = shipped_folder(folder)
         found = load_description(folder)
-        if found.get("network") == DrivingNetwork.name:
+        if found.get("network") == DrivingNetwork.name and network is None:
             return DrivingEnsemble.load(folder)
-        network = restored(found, folder / DESCRIPTION) if network is None else network
+        network = restored(found, folder / DESCRIPTION, network)
         return cls(network, *load_models(folder, found, network.num_parameters), found["settings"])
 
     @torch.no_grad()
@@ -127,7 +132,7 @@ class RewardEnsemble:
         """[N, S, A], block by block into one array."""
         place = self.parameters.device
         out = torch.empty(len(indices), len(states[0]), self.num_actions, device=place)
-        blocks = list(_blocks(len(indices), len(states[0]), place.type))
+        blocks = list(_blocks(len(indices), len(states[0]), *self.network.block[place.type]))
 
         def fill(number: int) -> None:
             models, rows = blocks[number]
@@ -146,12 +151,25 @@ class RewardEnsemble:
 
 def shipped_folder(folder: Path | str) -> Path:
     """The folder of a belief that comes with the package, if it is named; else the folder itself."""
-    there = (Path(folder) / DESCRIPTION).exists()
-    return SHIPPED / str(folder) if str(folder) in SHIPPED_NAMES and not there else Path(folder)
+    path = as_path(folder, "folder")
+    there = (path / DESCRIPTION).exists()
+    return SHIPPED / path if str(path) in SHIPPED_NAMES and not there else path
 
 
-def _blocks(num_models: int, num_images: int, device: str) -> Iterator[tuple[slice, slice]]:
-    models, images = BLOCK[device]
+def _plain(settings: Any) -> dict[str, Any]:
+    """How models were trained, as a file can hold it."""
+    try:
+        if not isinstance(settings, Mapping):
+            raise TypeError(f"got a {type(settings).__name__}")
+        json.dumps(dict(settings), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"settings: expected a dictionary of plain values ({error}).") from None
+    return dict(settings)
+
+
+def _blocks(num_models: int, num_states: int, models: int, states: int) -> Iterator[tuple[slice, slice]]:
+    """Pieces of [M, S]: of `models` by `states`, or of more models where there are fewer states than that."""
+    models *= max(1, min(MORE_MODELS, states // num_states))
     for first in range(0, num_models, models):
-        for start in range(0, num_images, images):
-            yield slice(first, min(first + models, num_models)), slice(start, min(start + images, num_images))
+        for start in range(0, num_states, states):
+            yield slice(first, min(first + models, num_models)), slice(start, min(start + states, num_states))

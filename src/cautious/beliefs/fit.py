@@ -11,17 +11,18 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cautious.beliefs.diagnosis import BeliefWarning, diagnose
+from cautious.beliefs.diagnosis import BeliefWarning, diagnose, unfamiliar_states
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.image_network import SIDE, as_images
 from cautious.beliefs.images import ImageTraining
 from cautious.beliefs.loss import checked_rewards
-from cautious.beliefs.module_network import ModuleNetwork, ModuleTraining, VectorNetwork, as_inputs
+from cautious.beliefs.module_network import ModuleNetwork, ModuleTraining, as_inputs
 from cautious.beliefs.shards import TrainingSettings
 from cautious.beliefs.training import Progress, train
+from cautious.beliefs.vector_network import VectorNetwork
 from cautious.errors import InvalidInputError
 from cautious.seeding import stream
-from cautious.types import ArrayLike, as_device, as_float_tensor, check_shape, is_number
+from cautious.types import ArrayLike, as_float_tensor, as_folder, as_number, check_shape, chosen_device, parse_flag
 
 NetworkChoice = str | Callable[[], torch.nn.Module]
 
@@ -78,23 +79,38 @@ def fit_ensemble(
     table = checked_rewards(rewards)
     states = _as_states(inputs, network)
     check_shape(table, "S A", "rewards", S=len(states))
-    familiar, held_out = _split(len(states), validation_fraction, seed)
+    familiar, held_out = _split(~table.isnan(), validation_fraction, seed)
     weights = None if loss_weights is None else as_float_tensor(loss_weights, "loss_weights")
     lesson = _lesson(network, states[familiar], table[familiar], weights)
-    place = as_device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device) or "cpu"
-    folder = None if checkpoint_dir is None else Path(checkpoint_dir)
+    place = chosen_device(device)
+    folder = None if checkpoint_dir is None else as_folder(checkpoint_dir, "checkpoint_dir")
     trained = train(lesson, settings, device=place, checkpoint_dir=folder, progress=_as_progress(progress))
+    if not bool(trained.parameters.isfinite().all()):
+        raise InvalidInputError(
+            f"learning_rate={learning_rate}: training diverged (weights that are not finite); use a smaller one, and inputs "
+            "and rewards of moderate size."
+        )
     found = RewardEnsemble(lesson.network, trained.parameters, trained.losses, asdict(settings))
     if len(held_out):
-        found.diagnosis = diagnose(found.rewards(states[held_out]), table[held_out])
+        made_up = _opinions_on_made_up(found, states[familiar], seed)
+        found.diagnosis = diagnose(found.rewards(states[held_out]), table[held_out], made_up)
         for sentence in found.diagnosis.concerns:
             warnings.warn(sentence, BeliefWarning, stacklevel=2)
     return found
 
 
+def _opinions_on_made_up(belief: RewardEnsemble, familiar: Tensor, seed: int) -> Tensor:
+    """What the models say about states that are like nothing seen, [M, U, A]; nothing where a module cannot take them."""
+    states = unfamiliar_states(familiar, seed)
+    try:
+        return belief.rewards(states)
+    except Exception:  # whatever a user's module may raise beyond the range of its inputs
+        return torch.full((belief.num_models, 1, belief.num_actions), torch.nan)
+
+
 def _as_states(inputs: ArrayLike, network: NetworkChoice) -> Tensor:
     """Inputs as the chosen network takes them."""
-    if not callable(network) and network not in ("auto", "image", "vector"):
+    if not callable(network) and not (isinstance(network, str) and network in ("auto", "image", "vector")):
         raise InvalidInputError(
             f"network={network!r} is not known; choose 'auto', 'image', 'vector', or a function that returns a torch module."
         )
@@ -111,23 +127,25 @@ def _lesson(
         return ImageTraining(states, rewards, loss_weights)
     if callable(network):
         return ModuleTraining(ModuleNetwork(network, states), states, rewards, loss_weights)
-    flat = states.flatten(1)
-    return ModuleTraining(VectorNetwork(flat.shape[1], rewards.shape[1]), flat, rewards, loss_weights)
+    default = VectorNetwork(tuple(states.shape[1:]), rewards.shape[1])
+    return ModuleTraining(default, states.flatten(1), rewards, loss_weights)
 
 
-def _split(num_states: int, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Which states to learn from and which to keep back, each in order."""
-    if not (is_number(fraction) and 0 <= fraction < 1):
+def _split(known: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Which states to learn from and which to keep back, each in order: none that alone knows an action ([S, A])."""
+    if not 0 <= as_number(fraction) < 1:
         raise InvalidInputError(f"validation_fraction={fraction!r} must be in [0, 1): the part that no model sees.")
-    order = torch.from_numpy(stream(seed, "held out").permutation(num_states))
-    count = int(fraction * num_states)
-    return order[count:].sort().values, order[:count].sort().values
+    order = torch.from_numpy(stream(seed, "held out").permutation(len(known)))
+    count = int(fraction * len(known))
+    familiar, held_out = order[count:], order[:count]
+    needed = known[held_out][:, ~known[familiar].any(dim=0)].any(dim=1)
+    return torch.cat([familiar, held_out[needed]]).sort().values, held_out[~needed].sort().values
 
 
 def _as_progress(progress: bool | Progress) -> Progress | None:
-    if callable(progress):
+    if progress is None or callable(progress):
         return progress
-    if not progress or not sys.stderr.isatty():
+    if not parse_flag(progress, "progress") or not sys.stderr.isatty():
         return None
 
     def tell(done: int, total: int) -> None:

@@ -79,15 +79,15 @@ def forward(part: Part, images: Tensor, help_available: Tensor | None) -> Activa
 def forward_shared(part: Part, images: Tensor, help_available: Tensor | None) -> Tensor:
     """Every model's rewards on the same images: bytes [S, 28, 28] (and bits [S]) -> [M, S, A].
 
-    Patches are cut once for all models, whose first convolutions are one product; nothing is kept for a backward pass.
+    Patches are cut once for all models, whose first convolutions are one product; nothing is kept for a backward pass. The
+    convolutions round each image alike in any company; the linear layers after them get whole lines of images.
     """
     asked, num_models = len(images), len(part["conv1.bias"])
-    images = padded(images, dim=0)
     kernels = part["conv1.weight"].reshape(num_models * CHANNELS[0], KERNEL**2)
     first = torch.addmm(part["conv1.bias"].flatten(), _patches(images).view(-1, KERNEL**2), kernels.T)
     pooled = _pool(first.view(len(images), FIRST, FIRST, -1)).relu_().permute(0, 3, 1, 2)  # [S, M*64, 11, 11]
     second = _second_convolution(pooled, part["conv2.weight"], part["conv2.bias"])
-    best = _pool(second.permute(0, 2, 3, 1)).relu_().permute(0, 3, 1, 2)
+    best = padded(_pool(second.permute(0, 2, 3, 1)).relu_().permute(0, 3, 1, 2), dim=0)
     bits = None if help_available is None else padded(help_available, dim=0).expand(num_models, -1)
     return _dense(part, best, bits)[2][:, :asked]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ class ImageNetwork:
 
     name = "image"
     state_shape = (SIDE, SIDE)
+    block = MappingProxyType({"cpu": (4, 64), "cuda": (16, 1024)})
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -143,4 +145,4 @@ def as_images(images: Any) -> Tensor:
 
 def images_are_bytes(images: Any) -> bool:
     """Whether an array holds bytes."""
-    return getattr(images, "dtype", None) in (torch.uint8, np.dtype(np.uint8))
+    return getattr(images, "dtype", None) in (torch.uint8, np.dtype(np.uint8)) and not getattr(images, "is_meta", False)

@@ -8,7 +8,10 @@ import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
-from cautious.types import as_float_tensor, check_finite, check_shape
+from cautious.types import as_float_tensor, check_finite, check_shape, check_size
+
+LARGEST = 1e18
+"""Rewards to learn from are at most this far from zero: their squares are float32 numbers."""
 
 
 def checked_loss_weights(loss_weights: Any, num_actions: int) -> Tensor:
@@ -27,6 +30,7 @@ def checked_rewards(rewards: Any) -> Tensor:
     check_shape(table, "... S A", "rewards")
     if bool(table.isinf().any()):
         raise InvalidInputError("rewards: some are infinite; use NaN for what was not tried.")
+    check_size(table.nan_to_num(), "rewards", LARGEST)
     tried = (~table.isnan()).flatten(0, -2).any(dim=0)
     if not bool(tried.all()):
         never = [int(action) for action in (~tried).nonzero().flatten()]

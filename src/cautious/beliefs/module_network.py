@@ -1,4 +1,4 @@
-"""Any PyTorch module as a stacked reward model, by `torch.func`; and the default network for vectors."""
+"""Any PyTorch module as a stacked reward model, by `torch.func`."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class ModuleNetwork:
     """An architecture given by a function that makes a module from inputs [B, ...] to rewards [B, A]."""
 
     name = "module"
+    block: Mapping[str, tuple[int, int]] = MappingProxyType({"cpu": (WIDTH, 64), "cuda": (WIDTH, 1024)})
 
     def __init__(self, factory: Factory, example: Tensor) -> None:
         """Build one module to learn its shape, and try it on an example [B, ...]."""
@@ -76,8 +77,9 @@ class ModuleNetwork:
         return torch.func.functional_call(self._copies[thread], own, (inputs,))
 
     def describe(self) -> dict[str, Any]:
-        """The module's parameters by name; the code that makes it is not kept."""
-        return {"parameters": {name: list(shape) for name, shape in self._shapes.items()}}
+        """Shape of a state, and the module's parameters by name; the code that makes it is not kept."""
+        shapes = {name: list(shape) for name, shape in self._shapes.items()}
+        return {"state_shape": list(self.state_shape), "parameters": shapes}
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
         """First weights as the module draws them itself, [P]."""
@@ -145,52 +147,18 @@ def _built(factory: Factory, seed: int) -> nn.Module:
     """A module with first weights that depend on `seed` alone; PyTorch's own generator is left as it was."""
     with _BUILDING, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        module = factory()
+        try:
+            module = factory()
+        except Exception as error:  # whatever a user's function may raise
+            raise InvalidInputError(
+                f"network: made no module when called without arguments ({type(error).__name__}: {error}); pass a function "
+                "that does, such as lambda: MyModule(3)."
+            ) from error
     if not isinstance(module, nn.Module):
         raise InvalidInputError(
             f"network: expected a function that returns a torch module, got {type(module).__name__}."
         )
     return module.float().cpu()
-
-
-class VectorNetwork(ModuleNetwork):
-    """The default for vectors: two hidden layers with ReLU."""
-
-    name = "vector"
-
-    def __init__(self, num_inputs: int, num_actions: int, hidden: tuple[int, ...] = (64, 64)) -> None:
-        """Layers from `num_inputs` over `hidden` to `num_actions`."""
-        self._described = {"num_inputs": num_inputs, "num_actions": num_actions, "hidden": list(hidden)}
-
-        def make() -> nn.Module:
-            layers: list[nn.Module] = []
-            for size, following in zip((num_inputs, *hidden), (*hidden, num_actions), strict=True):
-                layers += [nn.Linear(size, following), nn.ReLU()]
-            return nn.Sequential(*layers[:-1])
-
-        super().__init__(make, torch.zeros(2, num_inputs))
-
-    def describe(self) -> dict[str, Any]:
-        """Sizes of the layers."""
-        return dict(self._described)
-
-    def _block_step(
-        self, parameters: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """By the chain rule, written out: several times as fast as `torch.func` at this size."""
-        part = list(self.split(parameters).values())
-        kernels, biases = part[::2], part[1::2]  # [W, out, in], [W, out]
-        seen = [inputs]
-        for number, (kernel, bias) in enumerate(zip(kernels, biases, strict=True)):
-            following = torch.baddbmm(bias.unsqueeze(1), seen[-1], kernel.transpose(1, 2))
-            seen.append(following.relu_() if number < len(kernels) - 1 else following)
-        losses, slope = squared_error(seen.pop(), targets, weights, inputs.shape[1])
-        gradients: list[Tensor] = []
-        for kernel in reversed(kernels):
-            before = seen.pop()
-            gradients[:0] = [torch.bmm(slope.transpose(1, 2), before).flatten(1), slope.sum(dim=1)]
-            slope = torch.ops.aten.threshold_backward(torch.bmm(slope, kernel), before, 0)  # zero where the ReLU is
-        return losses, torch.cat(gradients, dim=1)
 
 
 def as_inputs(states: Any, shape: tuple[int, ...] | None = None) -> Tensor:

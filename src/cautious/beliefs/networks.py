@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from cautious.beliefs.image_network import ImageNetwork
-from cautious.beliefs.module_network import VectorNetwork
-from cautious.errors import BadFileError
+from cautious.beliefs.module_network import ModuleNetwork
+from cautious.beliefs.vector_network import VectorNetwork
+from cautious.errors import BadFileError, InvalidInputError
+
+LARGEST = 2**24
+"""No size in a file is taken for one from here on."""
 
 
 class Network(Protocol):
@@ -35,6 +42,11 @@ class Network(Protocol):
         """Shape of one state (of its image, where a help bit goes with it)."""
         ...
 
+    @property
+    def block(self) -> Mapping[str, tuple[int, int]]:
+        """Models and states to predict together, by kind of device: few enough for a core's cache, enough for a GPU."""
+        ...
+
     def describe(self) -> dict[str, Any]:
         """What a file needs to say about it."""
         ...
@@ -52,24 +64,45 @@ class Network(Protocol):
         ...
 
 
-def restored(found: dict[str, Any], path: Any) -> Network:
-    """The network that `describe` told of; one made by a user's own function cannot be found in a file."""
+def checked_network(network: Any) -> Network:
+    """`network`, if it is one."""
+    if not all(hasattr(network, part) for part in ("num_parameters", "num_actions", "as_states", "predict")):
+        raise InvalidInputError(
+            f"network is a {type(network).__name__}; pass a network of cautious.beliefs, such as another ensemble's `network`."
+        )
+    return network
+
+
+def restored(found: dict[str, Any], path: Any, given: Any = None) -> Network:
+    """The network that `describe` told of; one made by a user's own function needs that function (or is given itself)."""
     name = found.get("network")
+    if callable(given) and not hasattr(given, "predict"):
+        if name != ModuleNetwork.name or not _shape(found.get("state_shape")):
+            raise BadFileError(f"{path}: network {name!r} was not made by a function of one's own; leave network out.")
+        return ModuleNetwork(given, torch.zeros(2, *found["state_shape"]))
+    if given is not None:
+        if checked_network(given).name != name:
+            raise BadFileError(f"{path}: holds models of network {name!r}, not {given.name!r}; leave network out.")
+        return given
     if name == ImageNetwork.name:
         num_actions, help_bit = found.get("num_actions"), found.get("help_bit")
         if _counts(num_actions) and type(help_bit) is bool:
             return ImageNetwork(num_actions, help_bit)  # type: ignore[arg-type]
         raise BadFileError(f"{path}: num_actions and help_bit must be a count and a truth value.")
     if name == VectorNetwork.name:
-        sizes, hidden = (found.get("num_inputs"), found.get("num_actions")), found.get("hidden")
-        if _counts(*sizes) and isinstance(hidden, list) and hidden and _counts(*hidden):
-            return VectorNetwork(*sizes, tuple(hidden))  # type: ignore[arg-type]
-        raise BadFileError(f"{path}: num_inputs and num_actions must be counts, and hidden a list of them.")
+        shape, hidden = found.get("state_shape"), found.get("hidden")
+        if _shape(shape) and _shape(hidden) and _counts(found.get("num_actions")):
+            return VectorNetwork(tuple(shape), found["num_actions"], tuple(hidden))  # type: ignore[arg-type]
+        raise BadFileError(f"{path}: num_actions must be a count, and state_shape and hidden lists of them.")
     raise BadFileError(
         f"{path}: network {name!r} is not one that this version builds by itself; if it is your own, pass the function that "
         "made it: RewardEnsemble.load(folder, network=...)."
     )
 
 
+def _shape(values: Any) -> bool:
+    return isinstance(values, list) and len(values) > 0 and _counts(*values) and math.prod(values) < LARGEST
+
+
 def _counts(*values: Any) -> bool:
-    return all(type(value) is int and 0 < value < 2**24 for value in values)
+    return all(type(value) is int and 0 < value < LARGEST for value in values)

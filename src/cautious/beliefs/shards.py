@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -16,7 +17,7 @@ from torch import Tensor
 from cautious.beliefs.files import FORMAT, add_to, checksum_of, load_json, load_tensors, pick, save_json, save_tensors
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.seeding import seed_of, stream
-from cautious.types import is_number, parse_count
+from cautious.types import as_number, parse_count
 
 FILE_NAME = re.compile(r"models-(\d+)-(\d+)\.safetensors")
 
@@ -33,14 +34,17 @@ class TrainingSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check every number."""
+        """Check every number, and keep it as a plain one."""
         for name in ("num_models", "num_epochs", "batch_size"):
-            parse_count(getattr(self, name), name)
-        if not (is_number(self.learning_rate) and np.isfinite(self.learning_rate) and self.learning_rate > 0):
+            object.__setattr__(self, name, parse_count(getattr(self, name), name))
+        if not 0 < as_number(self.learning_rate) < math.inf:
             raise InvalidInputError(f"learning_rate={self.learning_rate!r} must be a positive number.")
-        if not (is_number(self.weight_decay) and np.isfinite(self.weight_decay) and self.weight_decay >= 0):
+        if not 0 <= as_number(self.weight_decay) < math.inf:
             raise InvalidInputError(f"weight_decay={self.weight_decay!r} must be zero or a positive number.")
         seed_of(self.seed)
+        for name in ("learning_rate", "weight_decay"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+        object.__setattr__(self, "seed", int(self.seed))
 
     def num_batches(self, num_samples: int) -> int:
         """Steps of one epoch."""

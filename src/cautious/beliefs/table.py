@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
-from cautious.types import as_float_tensor, check_finite, check_shape
+from cautious.types import as_float_tensor, check_shape, check_size
 
 
 class TableBelief:
@@ -19,7 +21,7 @@ class TableBelief:
         """Keep the checked array."""
         self.table = as_float_tensor(rewards, "belief")
         check_shape(self.table, "M S A", "belief")
-        check_finite(self.table, "belief")
+        check_size(self.table, "belief")
 
     @property
     def num_models(self) -> int:
@@ -34,6 +36,10 @@ class TableBelief:
 def state_numbers(states: Any, num_states: int, name: str = "states") -> Tensor:
     """Numbers of states [B] (or of what `name` says), checked."""
     numbers = as_float_tensor(states, name)
+    if (states.dtype if isinstance(states, Tensor) else np.asarray(states).dtype) in (torch.bool, np.dtype(bool)):
+        raise InvalidInputError(
+            f"{name}: truth values are no numbers; of a mask, pass where it is True (its nonzero())."
+        )
     whole = numbers.long()
     if numbers.dim() != 1 or not len(numbers) or bool((whole != numbers).any()):
         raise InvalidInputError(f"{name}: expected whole numbers [B], got shape {list(numbers.shape)}.")

@@ -64,8 +64,11 @@ class Data:
 
     def _fetch(self) -> None:
         from cautious.cli.console import console, progress_bars
+        from cautious.types import as_folder
         from cautious.worlds.data import fetch_images
 
+        if self.out is not None:
+            as_folder(self.out, "out")
         with progress_bars() as progress:
             paths = fetch_images(self.names, progress, folder=self.out)
         for path in paths:

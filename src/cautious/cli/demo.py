@@ -23,6 +23,9 @@ class Demo:
 
     def run(self) -> None:
         """Run the demo."""
+        from cautious.types import as_folder
+
+        as_folder(self.out, "out")
         if self.courier:
             self._show_courier()
         else:

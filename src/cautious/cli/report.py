@@ -33,7 +33,10 @@ class Report:
         from cautious.experiments.store import Store
         from cautious.report.contents import ledger_of
         from cautious.report.html import write_report
+        from cautious.types import as_folder
 
+        if self.out is not None:
+            as_folder(self.out, "out")
         store = Store.open(self.run_folder)
         if self.only:
             self._draw_only(store)

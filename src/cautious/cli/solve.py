@@ -44,7 +44,9 @@ class Solve:
         from cautious.solvers.bandit import solve_bandit
         from cautious.solvers.mdp import solve_mdp
         from cautious.solvers.mdp_files import load_mdp
+        from cautious.types import as_folder
 
+        as_folder(self.out, "out")
         if self.mdp is not None and self.regime != "all-states":
             raise InvalidInputError(
                 f"regime={self.regime!r} goes without --mdp: in an MDP the states belong together. Leave one of the two out."

@@ -47,11 +47,17 @@ class Watch:
         from cautious.experiments.drives import drive_both, trained_belief
         from cautious.ops.risk import KofN
         from cautious.report.animation import save_gif
+        from cautious.types import as_folder, parse_count
 
-        if self.steps < 1 or not self.fps > 0:
-            raise InvalidInputError(f"steps={self.steps} and fps={self.fps} must be positive.")
-        if self.gif is not None and self.gif.suffix.lower() != ".gif":
-            raise InvalidInputError(f"gif={self.gif} must end in .gif, since that is what is written.")
+        parse_count(self.steps, "steps")
+        if not self.fps > 0:
+            raise InvalidInputError(f"fps={self.fps} must be positive.")
+        if self.gif is not None:
+            if self.gif.suffix.lower() != ".gif" or self.gif.is_dir():
+                raise InvalidInputError(
+                    f"gif={self.gif} must be a file that ends in .gif, since that is what is written."
+                )
+            as_folder(self.gif.parent, "gif's folder")
         levels = [KofN.parse(self.level), KofN.parse(self.against)]
         with progress_bars() as progress:
             ensemble = trained_belief(self.belief, progress)

@@ -12,7 +12,7 @@ from torch import Tensor
 from cautious.errors import InvalidInputError
 from cautious.ops.risk import KofN
 from cautious.policy import CautiousPolicy
-from cautious.types import is_number
+from cautious.types import as_number
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def calibrate(
     if not isinstance(policy, CautiousPolicy):
         raise InvalidInputError(f"policy is a {type(policy).__name__}; pass a cautious.CautiousPolicy.")
     for name, value in (("at_most", at_most), ("confidence", confidence)):
-        if not (is_number(value) and 0 < value < 1):
+        if not 0 < as_number(value) < 1:
             raise InvalidInputError(f"{name}={value!r} must be between 0 and 1, both excluded.")
     n = policy.level.n
     levels = [KofN(k, n) for k in range(n, 0, -1)]

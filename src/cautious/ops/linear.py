@@ -34,6 +34,15 @@ def padded_size(size: int, itemsize: int = 8) -> int:
     return -(-size // line) * line
 
 
+def sparse_tensor(place: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The sparse tensor with `values` [Z] at `place` [dimensions, Z], equal places summed; that it is one is checked, once.
+
+    Checks are switched on around it, not by the argument for it: some versions of torch warn in spite of that.
+    """
+    with torch.sparse.check_sparse_tensor_invariants():
+        return torch.sparse_coo_tensor(place, values, shape).coalesce()
+
+
 class BatchMatrix:
     """A fixed matrix [m, n] to be multiplied by batches of vectors from either side."""
 

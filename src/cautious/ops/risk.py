@@ -12,7 +12,7 @@ from scipy.special import betainc
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
-from cautious.types import ArrayLike, as_float_tensor, check_finite, check_shape, parse_count
+from cautious.types import ArrayLike, as_float_tensor, check_finite, check_shape, parse_count, parse_flag
 
 
 @dataclass(frozen=True, order=True)
@@ -70,6 +70,7 @@ class KofN:
             Weights [M], float64; they sum to one and never increase.
         """
         num_models = parse_count(num_models, "num_models")
+        replacement = parse_flag(replacement, "replacement")
         if not replacement and self.n > num_models:
             raise InvalidInputError(
                 f"{self}: n={self.n} exceeds the {num_models} models there are; without replacement n must be at most "

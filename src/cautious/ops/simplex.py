@@ -29,7 +29,6 @@ def regret_matching(cumulative_regret: Tensor) -> Tensor:
     check_shape(cumulative_regret, "... S A", "cumulative_regret")
     positive = cumulative_regret.clamp(min=0)
     total = positive.sum(dim=-1, keepdim=True)
-    uniform = torch.full_like(positive, 1 / positive.shape[-1])
     # Below 1e-300 the quotient loses its digits, and `where` evaluates both branches: keep 0/0 out of the unused one.
     smallest = 1e-300 if total.dtype == torch.float64 else torch.finfo(total.dtype).tiny
-    return torch.where(total > smallest, positive / total.clamp(min=smallest), uniform)
+    return torch.where(total > smallest, positive / total.clamp(min=smallest), 1 / positive.shape[-1])

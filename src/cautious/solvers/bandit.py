@@ -13,7 +13,7 @@ from cautious.solvers.opponents import JointOpponent, Opponent
 from cautious.solvers.rewards import Rewards, as_rewards
 from cautious.solvers.separate import SeparateOpponent
 from cautious.solvers.solution import Solution
-from cautious.solvers.solve import Levels, make_request, solve, tracks_by_default
+from cautious.solvers.solve import Levels, make_request, solve, tracks_exact
 from cautious.types import ArrayLike, Regime, Sampling, as_distribution, as_float_tensor, check_shape, parse_choice
 
 
@@ -77,7 +77,7 @@ def solve_bandit(
     )
     game = BanditGame(distribution)
     separate = kind is Regime.SINGLE_STATE
-    track = tracks_by_default(table, kind) if track_exact is None else track_exact
+    track = tracks_exact(track_exact, table, kind)
 
     def make_opponent(how: Sampling, count: int, exact: bool) -> Opponent:
         if separate:

@@ -45,12 +45,12 @@ class WindowedSum:
         self._first = [int(window * num_iterations) for window in WINDOWS]
         self._num_iterations = num_iterations
         self._count = 0
-        self._sums: Tensor | None = None
+        self._sums: list[Tensor] = []
 
     def add(self, term: Tensor) -> None:
         """Add the next term."""
-        if self._sums is None:
-            self._sums = torch.zeros(len(WINDOWS), *term.shape, dtype=term.dtype, device=term.device)
+        if not self._sums:
+            self._sums = [torch.zeros_like(term) for _ in WINDOWS]
         for total, first in zip(self._sums, self._first, strict=True):
             if self._count >= first:
                 total += term
@@ -58,7 +58,7 @@ class WindowedSum:
 
     def averages(self) -> Tensor | None:
         """The average of each window, [W, ...]; None if nothing came in."""
-        if self._sums is None:
+        if not self._sums:
             return None
-        counts = torch.tensor([self._num_iterations - first for first in self._first], device=self._sums.device)
-        return self._sums / counts.reshape(-1, *(1,) * (self._sums.dim() - 1))
+        counts = [self._num_iterations - first for first in self._first]
+        return torch.stack([total / count for total, count in zip(self._sums, counts, strict=True)])

@@ -12,7 +12,7 @@ from cautious.solvers.games import MDPGame
 from cautious.solvers.opponents import JointOpponent
 from cautious.solvers.rewards import as_rewards
 from cautious.solvers.solution import Solution
-from cautious.solvers.solve import Levels, make_request, solve, tracks_by_default
+from cautious.solvers.solve import Levels, make_request, solve, tracks_exact
 from cautious.types import Regime
 from cautious.worlds.mdp import TabularMDP
 
@@ -73,7 +73,7 @@ def solve_mdp(
         progress=progress,
     )
     game = MDPGame(mdp, table.device)
-    track = tracks_by_default(table, Regime.ALL_STATES) if track_exact is None else track_exact
+    track = tracks_exact(track_exact, table, Regime.ALL_STATES)
     return solve(
         request,
         table,

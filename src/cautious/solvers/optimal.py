@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError, SolverError
-from cautious.types import ArrayLike, as_float_tensor, check_finite, check_shape
+from cautious.types import ArrayLike, as_float_tensor, check_shape, check_size
 from cautious.worlds.mdp import TabularMDP
 
 TIE_TOLERANCE = 1e-10
@@ -40,7 +40,7 @@ def optimal_policy(mdp: TabularMDP, reward: ArrayLike) -> OptimalPolicy:
         raise InvalidInputError(f"mdp is a {type(mdp).__name__}; pass a cautious.TabularMDP.")
     tensor = as_float_tensor(reward, "reward").double()
     check_shape(tensor, "... S A", "reward", S=mdp.num_states, A=mdp.num_actions)
-    check_finite(tensor, "reward")
+    check_size(tensor, "reward")
     batch = tensor.reshape(-1, mdp.num_states, mdp.num_actions)
     # A constant in the reward moves no policy; without it, digits go to what does.
     lowest, highest = batch.amin(dim=(1, 2)), batch.amax(dim=(1, 2))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.ops.linear import BLOCK, BatchMatrix
-from cautious.types import ArrayLike, as_device, as_float_tensor, check_finite, check_shape, parse_count
+from cautious.types import ArrayLike, as_device, as_float_tensor, check_shape, check_size, parse_count
 
 FLOAT64_BYTES = 2**29
 """Float32 rewards are worked on in float64 if all of them would take at most this much; larger ones keep their type."""
@@ -101,7 +101,7 @@ class StreamedRewards:
             block = as_float_tensor(self._source.rewards_for(indices.cpu()), "rewards_for", self.device)
             check_shape(block, "N S A", "rewards_for", N=len(indices), S=self.num_states, A=self.num_actions)
             block = block[:, states]
-        check_finite(block, f"rewards of models {indices.tolist()[:5]}...")
+        check_size(block, f"rewards of models {indices.tolist()[:5]}...")
         return block.double()
 
     def returns(self, occupancy: Tensor, precise: bool = True, width: int = BLOCK) -> Tensor:
@@ -139,7 +139,7 @@ def as_rewards(rewards: Any, device: torch.device | str | None = None) -> Reward
         return StreamedRewards(rewards, as_device(device or "cpu"))
     tensor = as_float_tensor(rewards, "rewards", device)
     check_shape(tensor, "M S A", "rewards")
-    check_finite(tensor, "rewards")
+    check_size(tensor, "rewards")
     return DenseRewards(tensor)
 
 

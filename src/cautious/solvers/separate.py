@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -21,6 +21,11 @@ STREAM_CHUNK_BYTES = 2**29
 """The same where every piece asks a stream again, so that few large pieces are cheaper than many small ones."""
 
 
+KEPT_BYTES = 2**26
+"""Rewards of at most this size in float64 are cut into pieces once, instead of in every iteration: for a few states the
+cutting takes longer than the ranking."""
+
+
 class SeparateOpponent:
     """Ranks the models in each state by that state's value alone."""
 
@@ -36,6 +41,9 @@ class SeparateOpponent:
         self._rank_weights = batch.rank_weights(rewards.num_models, rewards.device)
         self._mixtures = WindowedSum(num_iterations)
         self._ranked: list[Ranked] = []
+        size = 8 * rewards.num_models * rewards.num_states * rewards.num_actions
+        self._keeps = size <= KEPT_BYTES and not rewards.streamed
+        self._kept: dict[tuple[int, int], list[tuple[slice, Tensor]]] = {}
 
     def exact_value(self, policy: Tensor) -> Tensor:
         """Exact k-of-N value of each state over all M models, in float64: [B, S, A] -> [B, S]."""
@@ -61,25 +69,34 @@ class SeparateOpponent:
         return self._mixtures.averages()
 
     def _answer_from_all(self, policy: Tensor, only: slice = slice(None)) -> tuple[Tensor, Tensor]:
-        """Exact mixture [b, S, A] and value [b, S] from all M models, for the members of a slice.
-
-        Two passes over blocks of models, as many states at a time as the working set holds: one for the returns that are
-        ranked, one for the mixture.
-        """
-        own, rank_weights = policy[only], self._rank_weights[only]
-        mixed, values = torch.zeros_like(own), torch.empty_like(own[..., 0])
-        for states in self._chunks(2 * 8 * self._rewards.num_models * (own.shape[2] + len(own))):
-            part = own[:, states]
-            returns = [_state_returns(block, part) for _, block in model_blocks(self._rewards, states)]
-            ranked = torch.cat(returns, dim=1).transpose(1, 2).contiguous()  # [b, s, M]
-            weights = ranked_weights(ranked, rank_weights.unsqueeze(1))
-            values[:, states] = (weights * ranked).sum(dim=-1)
-            for which, block in model_blocks(self._rewards, states):
-                for member, weight in enumerate(weights[..., which].unbind()):
-                    mixed[member, states] += torch.bmm(weight.unsqueeze(1).contiguous(), block.transpose(0, 1)).squeeze(
-                        1
-                    )
+        """Exact mixture [b, S, A] and value [b, S] from all M models, for the members of a slice."""
+        own, rank_weights = policy[only], self._rank_weights[only].unsqueeze(1)
+        chunks = self._chunks(2 * 8 * self._rewards.num_models * (own.shape[2] + len(own)))
+        answers = [self._answer_in(states, own[:, states], rank_weights) for states in chunks]
+        mixed, values = (part[0] if len(part) == 1 else torch.cat(part, dim=1) for part in zip(*answers, strict=True))
         return mixed, values
+
+    def _answer_in(self, states: slice, policy: Tensor, rank_weights: Tensor) -> tuple[Tensor, Tensor]:
+        """The same for as many states as the working set holds, [b, s, A] and [b, s].
+
+        Two passes over blocks of models: one for the returns that are ranked, one for the mixture.
+        """
+        returns = [_state_returns(block, policy) for _, block in self._blocks(states)]
+        ranked = torch.cat(returns, dim=-1)  # [b, s, M]
+        weights = ranked_weights(ranked, rank_weights)
+        mixed = torch.zeros_like(policy)
+        for which, block in self._blocks(states):
+            mixed += _state_mixture(weights[..., which], block)
+        return mixed, (weights * ranked).sum(dim=-1)
+
+    def _blocks(self, states: slice) -> Iterable[tuple[slice, Tensor]]:
+        """All models in these states, a block at a time: (which, float64 rewards [m, s, A])."""
+        if not self._keeps:
+            return model_blocks(self._rewards, states)
+        place = states.start, states.stop
+        if place not in self._kept:
+            self._kept[place] = list(model_blocks(self._rewards, states))
+        return self._kept[place]
 
     def _answer_from_draw(self, policy: Tensor, t: int) -> tuple[Tensor, Tensor]:
         """Worst-k reward [B, S, A] and its value [B, S] from the drawn models."""
@@ -109,5 +126,11 @@ class SeparateOpponent:
 
 
 def _state_returns(block: Tensor, policy: Tensor) -> Tensor:
-    """Each model's value in each state: rewards [m, s, A], policies [b, s, A] -> [b, m, s]."""
-    return torch.stack([(block * own).sum(dim=-1) for own in policy])
+    """Each model's value in each state: rewards [m, s, A], policies [b, s, A] -> [b, s, m]."""
+    return torch.stack([(block * own).sum(dim=-1).T for own in policy.unbind()])
+
+
+def _state_mixture(weights: Tensor, block: Tensor) -> Tensor:
+    """Reward functions mixed in each state: weights [b, s, m], rewards [m, s, A] -> [b, s, A]."""
+    by_state = block.transpose(0, 1)
+    return torch.stack([torch.bmm(own.unsqueeze(1).contiguous(), by_state).squeeze(1) for own in weights.unbind()])

@@ -18,7 +18,7 @@ from cautious.solvers.opponents import Opponent
 from cautious.solvers.rewards import Rewards
 from cautious.solvers.sampling import num_reshuffles
 from cautious.solvers.solution import Solution, Trace
-from cautious.types import Regime, Sampling, Update, parse_choice, parse_count
+from cautious.types import Regime, Sampling, Update, check_callable, parse_choice, parse_count, parse_flag
 
 Levels = KofN | str | Sequence[KofN | str]
 """One level, or several to be solved in one call."""
@@ -69,13 +69,11 @@ def make_request(
     progress: Progress | None,
 ) -> Request:
     """Check everything that a user may get wrong about a request."""
-    levels = tuple(level) if isinstance(level, (list, tuple)) else (level,)
-    if not levels:
-        raise InvalidInputError("level=[] names no level; pass one, such as '1-of-20', or a sequence of them.")
-    parsed = tuple(KofN.parse(one) for one in levels)
+    parsed = parse_levels(level)
     for one in parsed:
         one.rank_weights(num_models)  # says so if n exceeds the models there are
     seed_of(seed)  # says so if it is no seed
+    check_callable(progress, "progress", "iterations done, iterations in all")
     return Request(
         batch=Batch(parsed, 1 if num_runs is None else parse_count(num_runs, "num_runs")),
         several_levels=isinstance(level, (list, tuple)),
@@ -88,8 +86,18 @@ def make_request(
     )
 
 
-def tracks_by_default(rewards: Rewards, regime: Regime) -> bool:
-    """Whether exact values are cheap enough to have in every iteration; does not depend on what is solved beside."""
+def parse_levels(level: Levels) -> tuple[KofN, ...]:
+    """One level or several, each checked."""
+    levels = tuple(level) if isinstance(level, (list, tuple)) else (level,)
+    if not levels:
+        raise InvalidInputError("level=[] names no level; pass one, such as '1-of-20', or a sequence of them.")
+    return tuple(KofN.parse(one) for one in levels)
+
+
+def tracks_exact(track_exact: bool | None, rewards: Rewards, regime: Regime) -> bool:
+    """Whether to have exact values in every iteration: as asked, or where that is cheap; never by what is solved beside."""
+    if track_exact is not None:
+        return parse_flag(track_exact, "track_exact")
     entries = rewards.num_models * rewards.num_states * rewards.num_actions
     return not rewards.streamed and entries <= TRACKED_ENTRIES[regime]
 

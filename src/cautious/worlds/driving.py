@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
+from cautious.types import as_float_tensor, as_number, check_shape, parse_count, parse_flag
 from cautious.worlds.mdp import TabularMDP
 
 NUM_ROWS, NUM_COLUMNS = 3, 4
@@ -183,6 +184,12 @@ class DrivingWorld:
 
     def sample_next(self, state: int, action: int, luck: float) -> int:
         """The next state's index that a uniform random number `luck` in [0, 1) leads to."""
+        state, action = parse_count(state, "state", 0), parse_count(action, "action", 0)
+        if state >= len(self.states) or action >= len(self.actions) or not 0 <= as_number(luck) < 1:
+            raise InvalidInputError(
+                f"state={state}, action={action}, luck={luck!r}: there are {len(self.states)} states and {len(self.actions)} "
+                "actions, counted from 0, and luck is a number in [0, 1)."
+            )
         rows = self.mdp.dynamics.matrix
         row = state * len(self.actions) + action
         entries = slice(rows.indptr[row], rows.indptr[row + 1])
@@ -190,9 +197,11 @@ class DrivingWorld:
 
     def expected(self, pair_values: Tensor) -> Tensor:
         """Expectation over the next state of values of `every_pair`: [..., Q] -> [..., S, A]."""
-        flat = pair_values.reshape(-1, pair_values.shape[-1]).double().cpu().numpy()
+        values = as_float_tensor(pair_values, "pair_values")
+        check_shape(values, "... Q", "pair_values", Q=len(self.every_pair))
+        flat = values.reshape(-1, values.shape[-1]).double().cpu().numpy()
         rows = torch.from_numpy(np.ascontiguousarray((self.pair_matrix @ flat.T).T))
-        return rows.reshape(*pair_values.shape[:-1], len(self.states), len(self.actions))
+        return rows.reshape(*values.shape[:-1], len(self.states), len(self.actions))
 
 
 def pick(probabilities: np.ndarray, luck: float) -> int:
@@ -211,15 +220,12 @@ def driving_world(novel: bool = True, appearance_probability: float = 0.5) -> Dr
     >>> len(world.states), len(world.pairs), world.states[world.index((2, 0, None, None))].speed
     (256, 1714, 0)
     """
-    try:
-        probability = float(appearance_probability)
-    except (TypeError, ValueError):
-        probability = float("nan")
+    probability = as_number(appearance_probability)
     if not 0 < probability <= 1:
         raise InvalidInputError(
             f"appearance_probability={appearance_probability!r} must lie in (0, 1]: at 0 no obstacle would ever appear."
         )
-    return _build_world(bool(novel), probability)
+    return _build_world(parse_flag(novel, "novel"), probability)
 
 
 def _spawn(novel: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
+from cautious.ops.linear import sparse_tensor
 from cautious.seeding import seed_of
 from cautious.types import parse_count
 
@@ -39,6 +40,8 @@ def read_model(env: Any, num_steps: int | None = None, seed: int = 0) -> Model:
             where it is.
         seed: Starts the experience.
     """
+    seed_of(seed)  # says so if it is no seed
+    steps = None if num_steps is None else parse_count(num_steps, "num_steps")
     bare = getattr(env, "unwrapped", env)
     world = getattr(bare, "world", None)
     if world is not None and hasattr(world, "mdp"):
@@ -47,11 +50,11 @@ def read_model(env: Any, num_steps: int | None = None, seed: int = 0) -> Model:
     if hasattr(bare, "P"):
         start = torch.as_tensor(getattr(bare, "initial_state_distrib", _first(num_states)), dtype=torch.float64)
         return _joined(_listed(bare.P, num_states, num_actions), num_states, num_actions, start, None)
-    if num_steps is None:
+    if steps is None:
         raise InvalidInputError(
             f"{type(bare).__name__} offers no table of its transitions (P); pass num_steps to estimate one from experience."
         )
-    return _experienced(env, num_states, num_actions, parse_count(num_steps, "num_steps"), seed)
+    return _experienced(env, num_states, num_actions, steps, seed)
 
 
 def _sizes(env: Any) -> tuple[int, int]:
@@ -97,8 +100,7 @@ def _joined(rows: list[Row], num_states: int, num_actions: int, start: Tensor, v
         chance = torch.cat([chance, torch.ones(num_actions, dtype=torch.float64)])
         rewards = torch.cat([rewards, torch.zeros(num_actions, dtype=torch.float64)])
         start = torch.cat([start, torch.zeros(1, dtype=torch.float64)])
-    place = torch.stack([pair, target])
-    transitions = torch.sparse_coo_tensor(place, chance, (size * num_actions, size), check_invariants=True).coalesce()
+    transitions = sparse_tensor(torch.stack([pair, target]), chance, (size * num_actions, size))
     return Model(transitions, start, rewards.reshape(size, num_actions), visits)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.seeding import stream
-from cautious.types import as_float_tensor, check_finite
+from cautious.types import as_float_tensor, as_number, check_finite
 
 NUM_DIGITS = 10
 NO_DIGIT = -1
@@ -72,8 +72,8 @@ def class_balanced_subset(labels: Tensor, fraction: float, seed: int) -> Tensor:
         fraction: How much of it, in (0, 1]. 1 takes everything as it is.
         seed: Starts the draw; smaller fractions are not parts of larger ones.
     """
-    if not 0 < fraction <= 1:
-        raise InvalidInputError(f"fraction={fraction} must be in (0, 1]: the share of the data to keep.")
+    if not 0 < as_number(fraction) <= 1:
+        raise InvalidInputError(f"fraction={fraction!r} must be in (0, 1]: the share of the data to keep.")
     if fraction == 1:
         return torch.arange(len(labels))
     classes = torch.unique(labels).tolist()
@@ -105,8 +105,8 @@ class ImageTask:
     def rewards(self, labels: Tensor, help_reward: float | None = None, help_available: bool = True) -> Tensor:
         """What each action pays on images with these labels, [S] -> [S, A]."""
         pays = self.help_reward if help_reward is None else help_reward
-        if pays is not None and not math.isfinite(pays):
-            raise InvalidInputError(f"help_reward={pays} must be a finite number.")
+        if pays is not None and not math.isfinite(as_number(pays)):
+            raise InvalidInputError(f"help_reward={pays!r} must be a finite number.")
         if self.help_action is None:
             return non_obvious_rewards(labels)
         if self.help_bit:
@@ -133,7 +133,7 @@ TASKS = {
 
 def image_task(name: str) -> ImageTask:
     """The task of this name."""
-    if name not in TASKS:
+    if not isinstance(name, str) or name not in TASKS:
         raise InvalidInputError(f"task={name!r} is not an image task; choose one of {', '.join(map(repr, TASKS))}.")
     return TASKS[name]
 

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.ops.bellman import PolicyEvaluation, Transitions
-from cautious.types import ROUNDING, ArrayLike, as_distribution, as_float_tensor, check_finite, check_shape
+from cautious.ops.linear import sparse_tensor
+from cautious.types import ROUNDING, ArrayLike, as_distribution, as_float_tensor, as_number, check_finite, check_shape
 from cautious.worlds.from_gymnasium import read_model
 
 ROW_TOLERANCE = 1e-6
@@ -83,8 +84,7 @@ class TabularMDP:
         entries = self.dynamics.matrix.tocoo()
         index = np.stack([entries.row // self.num_actions, entries.row % self.num_actions, entries.col])
         shape = (self.num_states, self.num_actions, self.num_states)
-        place, values = torch.from_numpy(index).long(), torch.from_numpy(entries.data)
-        return torch.sparse_coo_tensor(place, values, shape, check_invariants=True).coalesce()
+        return sparse_tensor(torch.from_numpy(index).long(), torch.from_numpy(entries.data), shape)
 
     def evaluate(self, policy: ArrayLike) -> PolicyEvaluation:
         """Factorise once for `policy` ([S, A] or a batch [B, S, A]), then ask for occupancy, values, action values."""
@@ -114,10 +114,7 @@ def checked_policy(policy: ArrayLike, num_states: int, num_actions: int) -> Tens
 
 
 def _checked_discount(discount: float) -> float:
-    try:
-        value = float("nan") if isinstance(discount, (str, bool)) else float(discount)
-    except (TypeError, ValueError, OverflowError):
-        value = float("nan")
+    value = as_number(discount)
     if not 0 <= value < 1:
         raise InvalidInputError(f"discount={discount!r} must lie in [0, 1): returns are normalised by 1 - discount.")
     return value
@@ -147,6 +144,8 @@ def _scipy_from_torch(tensor: Tensor) -> scipy.sparse.coo_array:
         tensor = tensor.to_dense().to_sparse()  # hybrid: some dimensions are dense
     entries = tensor.to_sparse_coo().coalesce().cpu()
     index, values = entries.indices().numpy(), entries.values().double().numpy()
+    if (index.max(axis=1, initial=0) >= tensor.shape).any():
+        raise InvalidInputError(f"transitions: entries lie outside of the sparse tensor's shape {list(tensor.shape)}.")
     if tensor.dim() == 3:
         num_states, num_actions, num_successors = tensor.shape
         if num_states != num_successors:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cautious.errors import MissingFileError
+from cautious.types import as_path
 from cautious.worlds.data.sources import SETS, Layout, known_split
 
 DATA_VARIABLE = "CAUTIOUS_DATA"
@@ -68,7 +69,7 @@ def places(data: str | Path | None = None) -> list[Place]:
 
 
 def _given_place(data: str | Path | None) -> Place | None:
-    folder = os.environ.get(DATA_VARIABLE) if data is None else data
+    folder = os.environ.get(DATA_VARIABLE) if data is None else as_path(data, "data")
     if not folder:
         return None
     place = Place("given folder" if data is not None else f"{DATA_VARIABLE} folder", Path(folder).expanduser())

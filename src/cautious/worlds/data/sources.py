@@ -151,7 +151,7 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
 
 def known_set(name: str) -> KnownSet:
     """The set called `name`, or an error that lists the known ones."""
-    if name not in SETS:
+    if not isinstance(name, str) or name not in SETS:
         raise InvalidInputError(f"name={name!r} is no known image set; choose one of {', '.join(map(repr, SETS))}.")
     return SETS[name]
 
@@ -164,7 +164,7 @@ def known_split(name: str, split: str) -> Split:
     cautious.errors.InvalidInputError: split='train' is not there for 'fashion'; only 'test' is used.
     """
     splits = known_set(name).splits
-    if split not in splits:
+    if not isinstance(split, str) or split not in splits:
         verb = "is" if len(splits) == 1 else "are"
         raise InvalidInputError(
             f"split={split!r} is not there for {name!r}; only {' and '.join(map(repr, splits))} {verb} used."

@@ -10,6 +10,7 @@ from gymnasium import spaces
 from cautious.errors import InvalidInputError
 from cautious.worlds.driving import ACTIONS, START, driving_world, pair_features
 from cautious.worlds.driving_picture import as_picture, as_text
+from cautious.worlds.envs.options import option
 
 RENDER_MODES = ("ansi", "rgb_array")
 
@@ -69,7 +70,7 @@ class DrivingEnv(gymnasium.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
         """Back to the start; `options={"state": (column, speed, left, right)}` starts elsewhere."""
         super().reset(seed=seed)
-        self._state = self.world.index((options or {}).get("state", START))
+        self._state = self.world.index(option(options, "state", START))
         return self._state, {"state": self.world.states[self._state]}
 
     def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:

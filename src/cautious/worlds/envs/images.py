@@ -11,8 +11,9 @@ import torch
 from gymnasium import spaces
 
 from cautious.errors import InvalidInputError
-from cautious.types import Regime, parse_choice
+from cautious.types import Regime, parse_choice, parse_count
 from cautious.worlds.data import load_images
+from cautious.worlds.envs.options import option
 from cautious.worlds.images import NO_DIGIT, image_task
 
 RENDER_MODES = ("ansi", "rgb_array")
@@ -75,7 +76,7 @@ class ImageEnv(gymnasium.Env[Any, Any]):
             raise InvalidInputError(
                 f"render_mode={render_mode!r} is not known; choose one of None, 'ansi', 'rgb_array'."
             )
-        if world not in WORLDS:
+        if not isinstance(world, str) or world not in WORLDS:
             raise InvalidInputError(f"world={world!r} is not known; choose one of {', '.join(map(repr, WORLDS))}.")
         self.task = image_task(task)
         self.render_mode = render_mode
@@ -93,14 +94,13 @@ class ImageEnv(gymnasium.Env[Any, Any]):
         """Show a first image; `options={"index": i, "help_available": 0 or 1}` chooses it."""
         super().reset(seed=seed)
         self._draw()
-        chosen = options or {}
-        index = chosen.get("index", self._index)
-        if not 0 <= index < len(self._images):
+        index = option(options, "index", self._index)
+        if parse_count(index, "index", 0) >= len(self._images):
             raise InvalidInputError(f"index={index} is no image; there are {len(self._images)}, counted from 0.")
-        self._index = int(index)
-        self._help_available = int(chosen.get("help_available", self._help_available))
-        if self._help_available not in (0, 1):
-            raise InvalidInputError(f"help_available={self._help_available} must be 0 or 1.")
+        available = option(options, "help_available", self._help_available)
+        if not (isinstance(available, (int, np.integer, np.bool_)) and available in (0, 1)):
+            raise InvalidInputError(f"help_available={available!r} must be 0 or 1.")
+        self._index, self._help_available = int(index), int(available)
         return self._observation(), self._info()
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:

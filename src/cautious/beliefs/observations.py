@@ -1,0 +1,37 @@
+"""What a loop over an environment sees, as the batch of states that a belief takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from cautious.errors import InvalidInputError
+
+
+def as_batch(observation: Any, state_shape: tuple[int, ...] | None) -> tuple[bool, Any]:
+    """Whether it is one state, and a batch of states in any case.
+
+    Args:
+        observation: One state or a batch with one row each; or parts of states by name, as Gymnasium's Dict spaces have them,
+            in whatever order.
+        state_shape: Shape of one state (of its largest part); None where the belief does not say: a vector then.
+    """
+    if isinstance(observation, Mapping):
+        parts = {name: _as_array(part) for name, part in observation.items()}
+        if not parts:
+            raise InvalidInputError("observation: an empty dictionary says nothing about the state.")
+        single = max(part.ndim for part in parts.values()) == len(state_shape or ())
+        return single, {name: part[None] if single else part for name, part in parts.items()}
+    array = observation if isinstance(observation, Tensor) else _as_array(observation)
+    single = array.ndim <= 1 if state_shape is None else array.ndim == len(state_shape)
+    return single, (array[None] if single else array)
+
+
+def _as_array(values: Any) -> np.ndarray:
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError) as error:
+        raise InvalidInputError(f"observation: cannot be read as an array ({error}).") from None

@@ -1,0 +1,58 @@
+"""The default network for vectors, M of them stacked."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cautious.beliefs.loss import squared_error
+from cautious.beliefs.module_network import ModuleNetwork, as_inputs
+
+
+class VectorNetwork(ModuleNetwork):
+    """The default for vectors: two hidden layers with ReLU."""
+
+    name = "vector"
+
+    def __init__(self, state_shape: tuple[int, ...], num_actions: int, hidden: tuple[int, ...] = (64, 64)) -> None:
+        """Layers from all numbers of a state over `hidden` to `num_actions`."""
+        num_inputs = math.prod(state_shape)
+        self._described = {"state_shape": list(state_shape), "num_actions": num_actions, "hidden": list(hidden)}
+
+        def make() -> nn.Module:
+            layers: list[nn.Module] = []
+            for size, following in zip((num_inputs, *hidden), (*hidden, num_actions), strict=True):
+                layers += [nn.Linear(size, following), nn.ReLU()]
+            return nn.Sequential(*layers[:-1])
+
+        super().__init__(make, torch.zeros(2, num_inputs))
+        self.state_shape = state_shape
+
+    def describe(self) -> dict[str, Any]:
+        """Shape of a state and sizes of the layers."""
+        return dict(self._described)
+
+    def as_states(self, states: Any) -> tuple[Tensor, ...]:
+        """States of the shape that the network was made for, each as one row."""
+        return (as_inputs(states, self.state_shape).flatten(1),)
+
+    def _block_step(
+        self, parameters: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """By the chain rule, written out: several times as fast as `torch.func` at this size."""
+        part = list(self.split(parameters).values())
+        kernels, biases = part[::2], part[1::2]  # [W, out, in], [W, out]
+        seen = [inputs]
+        for number, (kernel, bias) in enumerate(zip(kernels, biases, strict=True)):
+            following = torch.baddbmm(bias.unsqueeze(1), seen[-1], kernel.transpose(1, 2))
+            seen.append(following.relu_() if number < len(kernels) - 1 else following)
+        losses, slope = squared_error(seen.pop(), targets, weights, inputs.shape[1])
+        gradients: list[Tensor] = []
+        for kernel in reversed(kernels):
+            before = seen.pop()
+            gradients[:0] = [torch.bmm(slope.transpose(1, 2), before).flatten(1), slope.sum(dim=1)]
+            slope = torch.ops.aten.threshold_backward(torch.bmm(slope, kernel), before, 0)  # zero where the ReLU is
+        return losses, torch.cat(gradients, dim=1)
