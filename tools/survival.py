@@ -69,11 +69,11 @@ class Trials:
     def _killed(self, command: str, num_kills: int) -> Row:
         self.reference(command)
         timeline = self._timelines[command]
-        first, last = list(timeline.values())[1], timeline[END]
+        stretches = _stretches(timeline, num_kills)
         folder, wrong, lived = self._folder / f"{command}, killed", [], 0.0
         where: Counter[str] = Counter()
         while where.total() < num_kills:
-            moment = first + (where.total() + self._rng.random()) / num_kills * (last - first)
+            moment = self._rng.uniform(*stretches[where.total()])
             before = finished_files(folder)
             life = Life(command, folder)
             doing = life.kill_at(timeline, moment)
@@ -88,7 +88,7 @@ class Trials:
         wrong += self.finished(command, folder)
         lived += time.monotonic() - begun
         places = ", ".join(f"{place} {times}" for place, times in where.items())
-        seen = f"{num_kills} kills ({places}); {lived:.0f} s in all, {last:.0f} s uninterrupted"
+        seen = f"{num_kills} kills ({places}); {lived:.0f} s in all, {timeline[END]:.0f} s uninterrupted"
         return f"kill -9, {command}", seen, wrong
 
     def writes(self) -> Iterator[Row]:
@@ -195,6 +195,14 @@ class Trials:
         wrong += [] if life.end() == 0 else [life.said[-300:]]
         wrong += differences(self.reference("longer"), folder) + litter(folder)
         yield "clock jumping by up to ten years", "2 kills", wrong
+
+
+def _stretches(timeline: dict[str, float], count: int) -> list[tuple[float, float]]:
+    """The time of a run in stretches of equal length, one for each kill; drawing the report, which is long, is the last."""
+    first, drawing = list(timeline.values())[1], timeline["drawing the report"]
+    length = (drawing - first) / (count - 1)
+    working = [(first + number * length, first + (number + 1) * length) for number in range(count - 1)]
+    return [*working, (drawing, timeline[END])]
 
 
 def _mounted(folder: Path, options: str) -> None:
