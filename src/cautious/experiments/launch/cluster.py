@@ -149,19 +149,20 @@ class RayEngine:
                 for reference in ready:
                     outcome = _outcome(reference)
                     finished(waiting.pop(reference), outcome)
-                for number, done in ({} if report is None else self._news(call)).items():
-                    if report is not None and number in waiting.values():
-                        report(number, done)
+                if report is not None:
+                    self._pass_on(call, set(waiting.values()), report)
         finally:
             for reference in waiting:
                 ray.cancel(reference)
 
-    def _news(self, call: int) -> dict[int, int]:
-        """How far the pieces of a call are, as far as is known: the notes may have been on a machine that died."""
+    def _pass_on(self, call: int, waiting: set[int], report: Callable[[int, int], None]) -> None:
+        """Report what is noted about the pieces that are not done."""
         try:
-            return ray.get(self._notes.read.remote(call), timeout=POLL_SECONDS)
-        except ray.exceptions.RayError:
-            return {}
+            notes = ray.get(self._notes.read.remote(call), timeout=POLL_SECONDS)
+        except ray.exceptions.RayError:  # they were on a machine that died; Ray begins new ones
+            return
+        for number in waiting & notes.keys():
+            report(number, notes[number])
 
 
 class _Crew:
