@@ -14,8 +14,8 @@ from torch import Tensor
 
 from cautious.beliefs.driving import DrivingNetwork, familiar_network
 from cautious.beliefs.driving_inputs import NUM_HIDDEN, NUM_PARAMETERS
+from cautious.beliefs.epochs import train_plainly
 from cautious.beliefs.shards import Shard, TrainingSettings
-from cautious.beliefs.training import train_plainly
 
 PAPER = TrainingSettings(num_models=2000, num_epochs=51_200, batch_size=800, learning_rate=1e-3)
 STEPS = 3

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from cautious import TabularMDP
-from cautious.experiments.driving import experiment_at, run_driving
+from cautious.experiments.driving import run_driving
+from cautious.experiments.driving_settings import experiment_at
 from cautious.experiments.image_settings import image_experiment_at
 from cautious.experiments.images import run_images
 from cautious.experiments.store import Store

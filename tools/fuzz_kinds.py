@@ -81,7 +81,7 @@ def parts_of(ensemble: Any) -> Any:
 
 def vector_ensemble(seed: int) -> RewardEnsemble:
     """Three small networks on vectors."""
-    network = VectorNetwork(2, 2, (4,))
+    network = VectorNetwork((2,), 2, (4,))
     return RewardEnsemble(
         network, normal(seed, 3, network.num_parameters).float(), normal(seed, 3).float(), {"a": seed}
     )

@@ -16,7 +16,8 @@ from pathlib import Path
 from cautious.beliefs import training
 from cautious.beliefs.shards import TrainingSettings
 from cautious.cli.console import progress_bars, run_verb
-from cautious.experiments.driving import DrivingExperiment, run_driving
+from cautious.experiments.driving import run_driving
+from cautious.experiments.driving_settings import DrivingExperiment
 from cautious.experiments.image_settings import ImageExperiment, Variant
 from cautious.experiments.images import run_images
 from cautious.report.html import write_report

@@ -8,8 +8,9 @@ from safetensors.torch import save_file
 
 from cautious.beliefs import training
 from cautious.beliefs.driving import DrivingNetwork, familiar_network
+from cautious.beliefs.epochs import adam_step
 from cautious.beliefs.files import load_json, load_tensors, save_json
-from cautious.beliefs.training import TrainingSettings, adam_step, train
+from cautious.beliefs.training import TrainingSettings, train
 from cautious.errors import BadFileError
 
 SETTINGS = TrainingSettings(num_models=5, num_epochs=3, batch_size=800, learning_rate=1e-3, weight_decay=1e-5)

@@ -77,8 +77,8 @@ def test_other_peoples_files_are_taken(tmp_path):
 
 
 def ensemble(seed: int) -> RewardEnsemble:
-    weights = torch.randn(3, VectorNetwork(2, 2).num_parameters, generator=torch.Generator().manual_seed(seed))
-    return RewardEnsemble(VectorNetwork(2, 2), weights, torch.ones(3), {"seed": seed})
+    weights = torch.randn(3, VectorNetwork((2,), 2).num_parameters, generator=torch.Generator().manual_seed(seed))
+    return RewardEnsemble(VectorNetwork((2,), 2), weights, torch.ones(3), {"seed": seed})
 
 
 def policy(kind: str, seed: int) -> CautiousPolicy:

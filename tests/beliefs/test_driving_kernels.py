@@ -24,7 +24,7 @@ import torch
 from cautious.beliefs.driving import familiar_network
 from cautious.beliefs.kernels.driving_fused import FusedDrivingTraining
 from cautious.beliefs.shards import Shard, TrainingSettings
-from cautious.beliefs.training import train_plainly
+from cautious.beliefs.epochs import train_plainly
 
 network = familiar_network(1.0)  # 218 pairs: three batches of 80, 80 and 58
 settings = TrainingSettings(num_models=6, num_epochs=2, batch_size={batch_size}, learning_rate=1e-3, weight_decay=1e-2, seed=3)

@@ -148,9 +148,9 @@ def assert_close(case: Case, found: tuple[Tensor, Tensor], wanted: tuple[Tensor,
 
 def adam_pair(device: str) -> tuple[list[Tensor], list[Tensor]]:
     """Parameters and moments after three steps with weight decay: the fused kernel's, and the engine's."""
+    from cautious.beliefs.epochs import adam_step as plain_step
     from cautious.beliefs.kernels.adam import adam_step
     from cautious.beliefs.shards import Shard
-    from cautious.beliefs.training import adam_step as plain_step
 
     generator = torch.Generator().manual_seed(1)
     weights, *gradients = (torch.randn(3, 1111, generator=generator).to(device) for _ in range(4))

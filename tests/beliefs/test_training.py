@@ -20,9 +20,11 @@ from cautious.beliefs.driving import (
     forward,
     split_parameters,
 )
+from cautious.beliefs.epochs import adam_step
 from cautious.beliefs.files import save_json
 from cautious.beliefs.shards import Batch
-from cautious.beliefs.training import Shard, TrainingSettings, adam_step, shuffles, train
+from cautious.beliefs.shuffling import shuffles
+from cautious.beliefs.training import Shard, TrainingSettings, train
 from cautious.errors import BadFileError, InvalidInputError, WriteError
 from cautious.seeding import seed_of
 from cautious.worlds.driving import driving_world, network_image

@@ -15,7 +15,8 @@ from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 from cautious.evaluation.driving import safety_statistics
 from cautious.experiments import driving
 from cautious.experiments.drives import drive_both, sample_drive, trained_belief
-from cautious.experiments.driving import SCALES, experiment_at, run_driving
+from cautious.experiments.driving import run_driving
+from cautious.experiments.driving_settings import SCALES, experiment_at
 from cautious.experiments.launch import engine
 from cautious.experiments.store import Store
 from cautious.ops.risk import KofN

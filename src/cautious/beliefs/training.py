@@ -8,7 +8,7 @@ whichever shard, after whichever interruption.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -16,11 +16,9 @@ from torch import Tensor
 
 from cautious.beliefs.cores import on_every_core
 from cautious.beliefs.crew import Board, Crew, Job, Progress, fair_shard_size, shards_of
-from cautious.beliefs.kernels import triton_available
+from cautious.beliefs.epochs import Luck, train_epoch
 from cautious.beliefs.memory import keep_freed_memory
-from cautious.beliefs.shards import Batch, Checkpoints, Shard, StackedNetwork, TrainingSettings
-from cautious.beliefs.shuffling import coin_flips, shuffles
-from cautious.seeding import seed_of
+from cautious.beliefs.shards import Checkpoints, Shard, StackedNetwork, TrainingSettings
 from cautious.types import parse_count
 
 CHECKPOINT_SECONDS = 20.0
@@ -135,7 +133,7 @@ def train_shard(
         keep_freed_memory()
     network = job.network.to(device)
     shard = begun.to(device) if isinstance(begun, Shard) else Shard.fresh(network, settings, begun, device)
-    luck = _Luck(network, settings.seed, shard.models, device)
+    luck = Luck(network, settings.seed, shard.models, device)
     keeper = _Keeper(shard, keep, report)
     train_epochs = getattr(network, "train_epochs", None)
     num_epochs = 1
@@ -144,7 +142,7 @@ def train_shard(
     while shard.epoch < settings.num_epochs:
         started = time.monotonic()
         if train_epochs is None or shard.batch:
-            _train_epoch(network, settings, shard, luck, keeper.rest_if_due)
+            train_epoch(network, settings, shard, luck, keeper.rest_if_due)
         else:
             train_epochs(shard, settings, min(num_epochs, settings.num_epochs - shard.epoch))
         keeper.rest()
@@ -192,77 +190,3 @@ def _epochs_a_call(num_epochs: int, seconds: float, most: int) -> int:
     """How many epochs the next call may take, where `num_epochs` took so many seconds: at most four times as many."""
     share = CALL_SECONDS / max(seconds, 1e-3)
     return max(1, min(int(num_epochs * min(share, 4)), most))
-
-
-class _Luck:
-    """What chance decides in training: each model's own order of the samples, and its coins where the network uses them."""
-
-    def __init__(self, network: StackedNetwork, seed: int, models: range, device: torch.device) -> None:
-        self._num_samples = network.num_samples
-
-        def seeds(what: str) -> Tensor:
-            return torch.tensor([seed_of(seed, what, model) for model in models], device=device)
-
-        self._orders = seeds("shuffle")
-        self._coins = seeds("coin") if network.flips_coins else None
-
-    def batches(self, epoch: int, size: int, first: int = 0) -> Iterator[Batch]:
-        """One pass over all samples, `size` at a time, from batch `first` on."""
-        order = shuffles(self._orders, epoch, self._num_samples)
-        coins = None if self._coins is None else coin_flips(self._coins, epoch, self._num_samples)
-        for samples in order.split(size, dim=1)[first:]:
-            yield Batch(samples, None if coins is None else coins.gather(1, samples))
-
-
-def train_plainly(network: StackedNetwork, settings: TrainingSettings, shard: Shard, num_epochs: int) -> None:
-    """Advance a shard by some epochs in place, step by step: what a network that trains itself must agree with."""
-    luck = _Luck(network, settings.seed, shard.models, shard.parameters.device)
-    for _ in range(num_epochs):
-        _train_epoch(network, settings, shard, luck)
-
-
-def _train_epoch(
-    network: StackedNetwork,
-    settings: TrainingSettings,
-    shard: Shard,
-    luck: _Luck,
-    between_steps: Callable[[], None] = lambda: None,
-) -> None:
-    """One pass over all samples in each model's own order, or the rest of one."""
-    num_batches = settings.num_batches(network.num_samples)
-    for batch in luck.batches(shard.epoch, settings.batch_size, shard.batch):
-        if shard.batch:
-            between_steps()
-        losses, gradient = network.loss_and_gradient(shard.parameters, batch)
-        shard.batch += 1
-        step = shard.epoch * num_batches + shard.batch
-        adam_step(shard, gradient, step, settings.learning_rate, settings.weight_decay)
-        shard.running += losses * batch.samples.shape[1]
-    shard.losses = shard.running / network.num_samples
-    shard.running = torch.zeros_like(shard.losses)
-    shard.epoch, shard.batch = shard.epoch + 1, 0
-
-
-def adam_step(shard: Shard, gradient: Tensor, step: int, learning_rate: float, weight_decay: float) -> None:
-    """One step of Adam with PyTorch's defaults (β = 0.9, 0.999, ε = 1e-8) and L2 weight decay, in place.
-
-        m = β₁m + (1-β₁)g,   v = β₂v + (1-β₂)g²,   w = w - η m̂ / (√v̂ + ε)
-
-    On a GPU one fused kernel. On the CPU written out in single operations: a fused one may round the last few entries of a
-    tensor differently, and where those fall depends on how many models are in it.
-    """
-    if shard.parameters.is_cuda and triton_available():
-        from cautious.beliefs.kernels.adam import adam_step as fused_step
-
-        moments = shard.first_moment, shard.second_moment
-        fused_step(
-            shard.parameters, gradient, *moments, step=step, learning_rate=learning_rate, weight_decay=weight_decay
-        )
-        return
-    beta1, beta2, epsilon = 0.9, 0.999, 1e-8
-    if weight_decay:
-        gradient = gradient + weight_decay * shard.parameters
-    shard.first_moment.mul_(beta1).add_(gradient * (1 - beta1))
-    shard.second_moment.mul_(beta2).add_(gradient.square_().mul_(1 - beta2))
-    scale = (shard.second_moment / (1 - beta2**step)).sqrt_().add_(epsilon)
-    shard.parameters.sub_((shard.first_moment / scale).mul_(learning_rate / (1 - beta1**step)))

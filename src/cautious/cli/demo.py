@@ -48,7 +48,8 @@ class Demo:
     def _show_driving(self) -> None:
         from cautious.cli.console import console, progress_bars
         from cautious.cli.tables import result_table
-        from cautious.experiments.driving import experiment_at, run_driving, stage_name
+        from cautious.experiments.driving import run_driving, stage_name
+        from cautious.experiments.driving_settings import experiment_at
         from cautious.report.driving_tables import dial_table
         from cautious.report.html import write_report
 

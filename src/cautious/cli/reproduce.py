@@ -116,7 +116,8 @@ class Reproduce:
         self, seed: int, folder: Path, device: torch.device, engine: Engine, progress: Progress
     ) -> Store:
         from cautious.errors import InvalidInputError
-        from cautious.experiments.driving import experiment_at, run_driving
+        from cautious.experiments.driving import run_driving
+        from cautious.experiments.driving_settings import experiment_at
         from cautious.experiments.image_settings import image_experiment_at
         from cautious.experiments.images import run_images
 

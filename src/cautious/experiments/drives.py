@@ -10,7 +10,8 @@ import torch
 
 from cautious.beliefs.driving import DrivingEnsemble
 from cautious.errors import MissingFileError
-from cautious.experiments.driving import belief, experiment_at
+from cautious.experiments.driving import belief
+from cautious.experiments.driving_settings import experiment_at
 from cautious.experiments.progress import Progress, titled
 from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
