@@ -122,7 +122,10 @@ class RayEngine:
         finished: Callable[[int, Outcome], None],
         report: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Have each piece worked on by a task; those not done when something goes wrong are cancelled.
+        """Have each piece worked on by a task.
+
+        Where something goes wrong, or the user interrupts, tasks under way end when this process disconnects. None is
+        cancelled before: to cancel a task in the moment in which it ends makes Ray (2.60) abort the driver.
 
         Args:
             work: A function of a module.
@@ -136,30 +139,26 @@ class RayEngine:
         task = ray.remote(do_piece).options(max_retries=RETRIES, scheduling_strategy="SPREAD", **NEEDS[device.type])
         versions = package_versions()
         waiting = {}
-        try:
-            for number, piece in enumerate(pieces):
-                tell = None if report is None else Reporter(self._notes, call, number)
-                waiting[task.remote(work, common, piece, tell, device.type, versions)] = number
-            while waiting:
-                ready, _ = ray.wait(list(waiting), timeout=POLL_SECONDS)
-                if self._stopped.is_set():
-                    raise KeyboardInterrupt
-                for reference in ready:
-                    outcome = _outcome(reference)
-                    finished(waiting.pop(reference), outcome)
-                for number, done in ({} if report is None else self._news(call)).items():
-                    if report is not None and number in waiting.values():
-                        report(number, done)
-        finally:
-            for reference in waiting:
-                ray.cancel(reference)
+        for number, piece in enumerate(pieces):
+            tell = None if report is None else Reporter(self._notes, call, number)
+            waiting[task.remote(work, common, piece, tell, device.type, versions)] = number
+        while waiting:
+            ready, _ = ray.wait(list(waiting), timeout=POLL_SECONDS)
+            if self._stopped.is_set():
+                raise KeyboardInterrupt
+            for reference in ready:
+                finished(waiting.pop(reference), _outcome(reference))
+            if report is not None:
+                self._pass_on(call, set(waiting.values()), report)
 
-    def _news(self, call: int) -> dict[int, int]:
-        """How far the pieces of a call are, as far as is known: the notes may have been on a machine that died."""
+    def _pass_on(self, call: int, waiting: set[int], report: Callable[[int, int], None]) -> None:
+        """Report what is noted about the pieces that are not done."""
         try:
-            return ray.get(self._notes.read.remote(call), timeout=POLL_SECONDS)
-        except ray.exceptions.RayError:
-            return {}
+            notes = ray.get(self._notes.read.remote(call), timeout=POLL_SECONDS)
+        except ray.exceptions.RayError:  # they were on a machine that died; Ray begins new ones
+            return
+        for number in waiting & notes.keys():
+            report(number, notes[number])
 
 
 class _Crew:
