@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from cautious.beliefs import training
+from cautious.beliefs import epochs, training
 from cautious.beliefs.driving import DrivingNetwork, familiar_network
 from cautious.beliefs.epochs import adam_step
 from cautious.beliefs.files import load_json, load_tensors, save_json
@@ -39,7 +39,7 @@ def test_a_kill_in_a_long_epoch_loses_no_more_than_the_time_between_checkpoints(
             raise Stop  # in the middle of a step, so that nothing more is written
         adam_step(*arguments)
 
-    monkeypatch.setattr(training, "adam_step", killed)
+    monkeypatch.setattr(epochs, "adam_step", killed)
     with pytest.raises(Stop):
         train(network, settings, checkpoint_dir=tmp_path)
     found = load_tensors(next(tmp_path.glob("models-*.safetensors")))

@@ -105,10 +105,14 @@ def test_both_nodes_work_on_one_thread_each(engine):
         time.sleep(0.5)
         return ray.get_runtime_context().get_node_id(), torch.get_num_threads(), shared + piece
 
-    found = {}
-    engine.run_tasks(look, 10, range(6), torch.device("cpu"), lambda number, outcome: found.update({number: outcome}))
-    assert {number: outcome.result[2] for number, outcome in found.items()} == {n: 10 + n for n in range(6)}
-    assert len({outcome.result[0] for outcome in found.values()}) == 2
+    found, nodes = {}, set()
+    for _ in range(10):  # one node may be ready long before the other
+        engine.run_tasks(look, 10, range(4), torch.device("cpu"), lambda number, now: found.update({number: now}))
+        nodes |= {outcome.result[0] for outcome in found.values()}
+        if len(nodes) == 2:
+            break
+    assert len(nodes) == 2
+    assert {number: outcome.result[2] for number, outcome in found.items()} == {n: 10 + n for n in range(4)}
     assert {outcome.result[1] for outcome in found.values()} == {1}
     assert all(outcome.seconds >= 0.5 for outcome in found.values())
     assert (engine.num_workers(torch.device("cpu")), engine.device("auto")) == (2, torch.device("cpu"))
@@ -171,17 +175,20 @@ with open_engine("ray", sys.argv[1]) as engine:
 """
 
 
-def test_a_driver_that_is_killed_goes_on_from_what_was_finished(engine, address, place, expected, tmp_path):
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_driver_that_is_stopped_goes_on_from_what_was_finished(engine, address, place, expected, tmp_path, how):
     arguments = [sys.executable, "-c", DRIVER, address, str(tmp_path), str(Path(__file__).parent)]
     driver = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         assert wait_until(lambda: shards_in(tmp_path) or driver.poll() is not None, 60)
+        driver.send_signal(how)
+        assert driver.wait(timeout=30) != 0
     finally:
         driver.kill()
         driver.wait()
     before = shards_in(tmp_path)
     assert 1 <= len(before) < 4
-    assert wait_until(lambda: not processes(place, "ray::do_piece")), "the tasks of a dead driver end with it"
+    assert wait_until(lambda: not processes(place, "ray::do_piece")), "its tasks end with it"
     told = []
     found = engine.train(
         familiar_network(0.5), SLOW, device="cpu", checkpoint_dir=tmp_path, progress=lambda *now: told.append(now)
@@ -191,17 +198,6 @@ def test_a_driver_that_is_killed_goes_on_from_what_was_finished(engine, address,
     assert len(after) > len(before)
     assert told[0][0] == len(before) * SLOW.num_epochs  # where the bar begins
     assert torch.equal(found.models.parameters, expected.parameters)
-
-
-def test_an_interruption_keeps_what_is_finished_and_frees_the_cluster(engine, tmp_path):
-    def interrupt(done: int, total: int) -> None:
-        if shards_in(tmp_path):
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        engine.train(slow_network(), SLOW, device="cpu", checkpoint_dir=tmp_path, progress=interrupt)
-    assert 1 <= len(shards_in(tmp_path)) < 4
-    assert wait_until(lambda: ray.available_resources().get("CPU") == 2)
 
 
 def test_an_error_of_ours_comes_back_as_it_was_raised(engine, monkeypatch):
@@ -221,8 +217,7 @@ def test_one_that_fails_stops_those_beside_it(engine):
     own = RayEngine()  # it is of no use afterwards
 
     def sleep(shared, piece, tell):
-        for _ in range(600):  # a task is cancelled between two calls, not within one
-            time.sleep(0.1)
+        time.sleep(8)
 
     def fail() -> None:
         assert wait_until(lambda: ray.available_resources().get("CPU", 0) < 2)
@@ -231,10 +226,9 @@ def test_one_that_fails_stops_those_beside_it(engine):
     def long() -> None:
         own.run_tasks(sleep, None, range(2), torch.device("cpu"), lambda number, outcome: None)
 
-    started = time.monotonic()
     with pytest.raises(InvalidInputError, match="enough"):
         own.side_by_side([long, fail])
-    assert time.monotonic() - started < 30
+    assert ray.available_resources().get("CPU", 0) < 2  # it was not waited for what is of no more use
     assert wait_until(lambda: ray.available_resources().get("CPU") == 2)
 
 

@@ -124,7 +124,10 @@ class RayEngine:
         finished: Callable[[int, Outcome], None],
         report: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Have each piece worked on by a task; those not done when something goes wrong are cancelled.
+        """Have each piece worked on by a task.
+
+        Where something goes wrong, or the user interrupts, tasks under way end when this process disconnects. None is
+        cancelled before: to cancel a task in the moment in which it ends makes Ray (2.60) abort the driver.
 
         Args:
             work: A function of a module.
@@ -138,22 +141,17 @@ class RayEngine:
         task = ray.remote(do_piece).options(max_retries=RETRIES, scheduling_strategy="SPREAD", **NEEDS[device.type])
         versions = package_versions()
         waiting = {}
-        try:
-            for number, piece in enumerate(pieces):
-                tell = None if report is None else Reporter(self._notes, call, number)
-                waiting[task.remote(work, common, piece, tell, device.type, versions)] = number
-            while waiting:
-                ready, _ = ray.wait(list(waiting), timeout=POLL_SECONDS)
-                if self._stopped.is_set():
-                    raise KeyboardInterrupt
-                for reference in ready:
-                    outcome = _outcome(reference)
-                    finished(waiting.pop(reference), outcome)
-                if report is not None:
-                    self._pass_on(call, set(waiting.values()), report)
-        finally:
-            for reference in waiting:
-                ray.cancel(reference)
+        for number, piece in enumerate(pieces):
+            tell = None if report is None else Reporter(self._notes, call, number)
+            waiting[task.remote(work, common, piece, tell, device.type, versions)] = number
+        while waiting:
+            ready, _ = ray.wait(list(waiting), timeout=POLL_SECONDS)
+            if self._stopped.is_set():
+                raise KeyboardInterrupt
+            for reference in ready:
+                finished(waiting.pop(reference), _outcome(reference))
+            if report is not None:
+                self._pass_on(call, set(waiting.values()), report)
 
     def _pass_on(self, call: int, waiting: set[int], report: Callable[[int, int], None]) -> None:
         """Report what is noted about the pieces that are not done."""
