@@ -69,11 +69,10 @@ class Trials:
     def _killed(self, command: str, num_kills: int) -> Row:
         self.reference(command)
         timeline = self._timelines[command]
-        stretches = _stretches(timeline, num_kills)
         folder, wrong, lived = self._folder / f"{command}, killed", [], 0.0
         where: Counter[str] = Counter()
         while where.total() < num_kills:
-            moment = self._rng.uniform(*stretches[where.total()])
+            moment = self._moment(timeline, where.total() / num_kills, (where.total() + 1) / num_kills)
             before = finished_files(folder)
             life = Life(command, folder)
             doing = life.kill_at(timeline, moment)
@@ -90,6 +89,13 @@ class Trials:
         places = ", ".join(f"{place} {times}" for place, times in where.items())
         seen = f"{num_kills} kills ({places}); {lived:.0f} s in all, {timeline[END]:.0f} s uninterrupted"
         return f"kill -9, {command}", seen, wrong
+
+    def _moment(self, timeline: dict[str, float], low: float, high: float) -> float:
+        """A random moment of something that a run does, between two shares of all that it does, one thing after another."""
+        doings = len(timeline) - 2  # without the start and the end
+        place = 1 + int(self._rng.uniform(low, high) * doings)
+        begun, over = list(timeline.values())[place : place + 2]
+        return self._rng.uniform(begun, over)
 
     def writes(self) -> Iterator[Row]:
         """Go on from every state that a kill during a write can leave."""
@@ -195,14 +201,6 @@ class Trials:
         wrong += [] if life.end() == 0 else [life.said[-300:]]
         wrong += differences(self.reference("longer"), folder) + litter(folder)
         yield "clock jumping by up to ten years", "2 kills", wrong
-
-
-def _stretches(timeline: dict[str, float], count: int) -> list[tuple[float, float]]:
-    """The time of a run in stretches of equal length, one for each kill; drawing the report, which is long, is the last."""
-    first, drawing = list(timeline.values())[1], timeline["drawing the report"]
-    length = (drawing - first) / (count - 1)
-    working = [(first + number * length, first + (number + 1) * length) for number in range(count - 1)]
-    return [*working, (drawing, timeline[END])]
 
 
 def _mounted(folder: Path, options: str) -> None:

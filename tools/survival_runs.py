@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from cautious.beliefs.files import load_json, load_tensors
 
-TIMES = {"seconds", "solve_seconds", "predict_seconds", "resumed", "date"}
-"""Entries that say how long something took, or when it was."""
+TIMES = {"seconds", "solve_seconds", "predict_seconds", "resumed", "date", "commit"}
+"""Entries that say how long something took, when it was, and from which source: not what came out."""
 CHILD = Path(__file__).with_name("survival_child.py")
 COMMANDS = {
     "ask-for-help": ["-m", "cautious", "reproduce", "ask-for-help", "--scale", "smoke", "--out"],
