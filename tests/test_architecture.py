@@ -7,7 +7,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "cautious"
 GROUND = ("types", "errors", "seeding")
-ORDER = ("ops", "worlds", "beliefs", "solvers", "policy", "evaluation", "experiments", "report", "cli")
+ORDER = ("ops", "worlds", "beliefs", "solvers", "policy", "evaluation", "experiments", "report", "speed", "cli")
 HOMES = {
     "gymnasium": "worlds.envs",
     "pooch": "worlds.data",
