@@ -8,7 +8,7 @@ import subprocess
 
 import torch
 
-from benchmarks import images, solving, training
+from benchmarks import deciding, images, solving, training
 
 
 def main() -> None:
@@ -23,6 +23,7 @@ def main() -> None:
     for bench in (
         training.bench_training,
         images.bench_images,
+        deciding.bench_deciding,
         solving.bench_driving,
         solving.bench_mdp,
         solving.bench_single_state,

@@ -12,65 +12,28 @@ import time
 
 import numpy as np
 import torch
-from torch import nn
 
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.image_network import ImageNetwork
-from cautious.beliefs.images import ImageTraining
-from cautious.beliefs.training import TrainingSettings, train
 from cautious.experiments.image_settings import image_experiment_at
 from cautious.experiments.image_studies import behaviour_of
-from cautious.worlds.data import ImageSet, load_images
-from cautious.worlds.images import ask_for_help_rewards
-
-
-def plain_network() -> nn.Sequential:
-    """The paper's network for one model, with the layers PyTorch ships."""
-    return nn.Sequential(
-        *(nn.Conv2d(1, 64, 4), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(64, 16, 4), nn.MaxPool2d(2), nn.ReLU()),
-        *(nn.Flatten(), nn.Linear(256, 50), nn.ReLU(), nn.Linear(50, 15), nn.ReLU(), nn.Linear(15, 11)),
-    )
-
-
-def plain_seconds(batch_size: int, num_steps: int, channels_last: bool) -> float:
-    """Seconds an image of the plain loop, all cores on one operation."""
-    digits = load_images("digits", "train")
-    layout = torch.channels_last if channels_last else torch.contiguous_format
-    network = plain_network()
-    network.to(memory_format=layout)  # type: ignore[call-overload]
-    optimiser = torch.optim.Adam(network.parameters(), lr=0.0016)
-    generator = torch.Generator().manual_seed(0)
-    rewards = ask_for_help_rewards(digits.labels).float()
-    started = 0.0
-    for step in range(num_steps + 2):
-        if step == 2:
-            started = time.perf_counter()
-        batch = torch.randint(len(digits), (batch_size,), generator=generator)
-        images = (digits.images[batch].unsqueeze(1).float() / 255).to(memory_format=layout)
-        optimiser.zero_grad()
-        (network(images) - rewards[batch]).square().mean().backward()
-        optimiser.step()
-    return (time.perf_counter() - started) / (num_steps * batch_size)
+from cautious.speed.measures import image_training
+from cautious.speed.plain_training import plain_image_seconds
+from cautious.worlds.data import ImageSet
 
 
 def bench_images(num_models: int = 8) -> list[str]:
     """Microseconds a model and image: two plain loops, and ours on all cores."""
-    digits = load_images("digits", "train")
     lines = ["image models, forward, backward and Adam, microseconds a model and image"]
     for batch_size, num_images in ((64, 1024), (512, 2048)):
-        plain = plain_seconds(batch_size, num_images // batch_size, channels_last=False)
-        last = plain_seconds(batch_size, num_images // batch_size, channels_last=True)
-        lesson = ImageTraining(digits.images[:num_images], ask_for_help_rewards(digits.labels[:num_images]))
-        train(lesson, TrainingSettings(2, 1, batch_size, 0.0016))
-        started = time.perf_counter()
-        train(lesson, TrainingSettings(num_models, 1, batch_size, 0.0016))
-        ours = (time.perf_counter() - started) / (num_models * num_images)
-        rate = 8.65e6 / ours / 1e9
+        found = image_training(batch_size, num_images, num_models, device="cpu")
+        last = plain_image_seconds(batch_size, num_images // batch_size, channels_last=True)
+        rate = 8.65e6 / found.ours / 1e9
         lines += [
-            f"  batch {batch_size}: one network after another, plain PyTorch  {1e6 * plain:7.0f}",
+            f"  batch {batch_size}: one network after another, plain PyTorch  {1e6 * found.plain:7.0f}",
             f"  batch {batch_size}: the same in channels-last layout           {1e6 * last:7.0f}",
-            f"  batch {batch_size}: ours                                       {1e6 * ours:7.0f}   "
-            f"{plain / ours:4.1f} x, {last / ours:4.1f} x; {rate:.0f} useful GFLOP/s",
+            f"  batch {batch_size}: ours                                       {1e6 * found.ours:7.0f}   "
+            f"{found.ratio:4.1f} x, {last / found.ours:4.1f} x; {rate:.0f} useful GFLOP/s",
         ]
     return lines
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,20 +10,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import torch
-from torch import Tensor
 
-from cautious import KofN, TabularMDP, driving_world, solve_bandit, solve_mdp
-from cautious.ops.regret import instantaneous_regret
-from cautious.ops.simplex import regret_matching, uniform_policy
-
-LEVEL = KofN(1, 20)
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Wall-clock time of one call."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+from cautious import TabularMDP, driving_world, solve_bandit, solve_mdp
+from cautious.speed.measures import LEVEL, seconds
+from cautious.speed.plain_solving import numpy_loop_over_states, sweep_iterations, torch_loop_over_states
 
 
 def sparse_world(num_states: int = 784, num_actions: int = 5, num_successors: int = 10, seed: int = 0) -> TabularMDP:
@@ -37,60 +26,6 @@ def sparse_world(num_states: int = 784, num_actions: int = 5, num_successors: in
     return TabularMDP(matrix, np.full(num_states, 1 / num_states), 0.99)
 
 
-def sweep_iterations(mdp: TabularMDP, rewards: np.ndarray, num_iterations: int, tolerance: float = 1e-6) -> None:
-    """k-of-N CFR as the paper describes it: N evaluations by Bellman sweeps on (s, a) to 1e-6 an iteration."""
-    transitions, discount = mdp.dynamics.matrix, mdp.discount
-    start = mdp.initial_state_dist.numpy()
-    num_states, num_actions = mdp.num_states, mdp.num_actions
-    rng = np.random.default_rng(0)
-    policy = np.full((num_states, num_actions), 1 / num_actions)
-    cumulative = np.zeros_like(policy)
-    for _ in range(num_iterations):
-        action_values = []
-        for reward in rewards[rng.choice(len(rewards), LEVEL.n, replace=False)]:
-            values = np.zeros((num_states, num_actions))
-            change = np.inf
-            while change >= tolerance:
-                future = (transitions @ (policy * values).sum(axis=1)).reshape(num_states, num_actions)
-                new = (1 - discount) * reward + discount * future
-                change = np.abs(new - values).max()
-                values = new
-            action_values.append(values)
-        returns = [start @ (policy * values).sum(axis=1) for values in action_values]
-        worst = np.mean([action_values[i] for i in np.argsort(returns, kind="stable")[: LEVEL.k]], axis=0)
-        cumulative += worst - (policy * worst).sum(axis=1, keepdims=True)
-        positive = np.maximum(cumulative, 0)
-        total = positive.sum(axis=1, keepdims=True)
-        policy = np.where(total > 0, positive / np.where(total > 0, total, 1), 1 / num_actions)
-
-
-def torch_loop_over_states(rewards: Tensor, num_states: int, num_iterations: int) -> None:
-    """The single-state regime state by state with torch, as a first implementation would have it."""
-    for state in range(num_states):
-        policy = uniform_policy(1, rewards.shape[2])
-        cumulative = torch.zeros_like(policy)
-        for t in range(num_iterations):
-            sampled = rewards[t * LEVEL.n : (t + 1) * LEVEL.n, state].double()
-            worst = torch.argsort(sampled @ policy[0], stable=True)[: LEVEL.k]
-            cumulative += instantaneous_regret(sampled[worst].mean(dim=0, keepdim=True), policy)
-            policy = regret_matching(cumulative)
-
-
-def numpy_loop_over_states(rewards: np.ndarray, num_states: int, num_iterations: int) -> None:
-    """The same in numpy, whose calls on tiny arrays cost less."""
-    num_actions = rewards.shape[2]
-    for state in range(num_states):
-        policy, cumulative = np.full(num_actions, 1 / num_actions), np.zeros(num_actions)
-        for t in range(num_iterations):
-            sampled = rewards[t * LEVEL.n : (t + 1) * LEVEL.n, state]
-            worst = np.argsort(sampled @ policy, kind="stable")[: LEVEL.k]
-            mixture = sampled[worst].mean(axis=0)
-            cumulative += mixture - policy @ mixture
-            positive = np.maximum(cumulative, 0)
-            total = positive.sum()
-            policy = positive / total if total > 0 else np.full(num_actions, 1 / num_actions)
-
-
 def bench_mdp(num_models: int = 2000, num_iterations: int = 100) -> list[str]:
     """100 iterations on a sparse MDP of the driving world's size, against sweeps (a few iterations, scaled up)."""
     mdp = sparse_world()
@@ -99,7 +34,7 @@ def bench_mdp(num_models: int = 2000, num_iterations: int = 100) -> list[str]:
     tracked = seconds(lambda: solve_mdp(mdp, rewards, LEVEL, num_iterations=num_iterations))
     untracked = seconds(lambda: solve_mdp(mdp, rewards, LEVEL, num_iterations=num_iterations, track_exact=False))
     few = 2
-    sweeps = seconds(lambda: sweep_iterations(mdp, rewards.numpy(), few)) / few * num_iterations
+    sweeps = seconds(lambda: sweep_iterations(mdp, rewards.numpy(), LEVEL, few)) / few * num_iterations
     lines = [f"sparse MDP, S=784 A=5, M={num_models}, N=20, T={num_iterations}, one level, one run"]
     lines.append(f"  sweeps to 1e-6 for each of N rewards     {sweeps:9.2f} s   (measured on {few} iterations)")
     lines.append(f"  ours, exact value of every iterate       {tracked:9.2f} s   {sweeps / tracked:7.0f} x")
@@ -115,7 +50,7 @@ def bench_driving(num_models: int = 2000, num_iterations: int = 100) -> list[str
     tracked = seconds(lambda: solve_mdp(mdp, rewards, LEVEL, num_iterations=num_iterations))
     untracked = seconds(lambda: solve_mdp(mdp, rewards, LEVEL, num_iterations=num_iterations, track_exact=False))
     few = 2
-    sweeps = seconds(lambda: sweep_iterations(mdp, rewards.numpy(), few)) / few * num_iterations
+    sweeps = seconds(lambda: sweep_iterations(mdp, rewards.numpy(), LEVEL, few)) / few * num_iterations
     levels = [f"{k}-of-20" for k in (1, 2, 4, 5, 10, 20)]
     whole = seconds(lambda: solve_mdp(mdp, rewards, levels, num_runs=5, num_iterations=num_iterations))
     lines = [f"novel driving world, M={num_models}, N=20, T={num_iterations}, one level, one run"]
@@ -134,8 +69,8 @@ def bench_single_state(num_states: int = 10_000, num_models: int = 2000, num_ite
     ours = seconds(lambda: solve_bandit(rewards, LEVEL, regime="single-state", num_iterations=num_iterations))
     extra = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**20
     few = 20
-    torch_loop = seconds(lambda: torch_loop_over_states(rewards, few, num_iterations)) / few * num_states
-    numpy_loop = seconds(lambda: numpy_loop_over_states(rewards.numpy(), few, num_iterations)) / few * num_states
+    torch_loop = seconds(lambda: torch_loop_over_states(rewards, LEVEL, few, num_iterations)) / few * num_states
+    numpy_loop = seconds(lambda: numpy_loop_over_states(rewards.numpy(), LEVEL, few, num_iterations)) / few * num_states
     lines = [f"single-state regime, S={num_states} A=11, M={num_models}, N=20, T={num_iterations}, one level, one run"]
     lines.append(f"  Python loop over states, torch           {torch_loop:9.2f} s   (measured on {few} states)")
     lines.append(f"  Python loop over states, numpy           {numpy_loop:9.2f} s   (measured on {few} states)")

@@ -56,6 +56,12 @@ FILES = {
     "flat.npy": "an array of shape [6]",
     "rewards.npy": "rewards of 30 models, [30, 2, 2]",
     "mdp.safetensors": "a world of 3 states: not that of the rewards",
+    "experience.npz": "20 states of 3 numbers, and what 2 actions paid there",
+    "wider.npz": "the same with 4 numbers a state",
+    "uneven.npz": "20 states, and rewards of 5",
+    "states.npz": "20 states, and no rewards",
+    "objects.npz": "Python objects",
+    "cut.npz": "a .npz file cut off in the middle",
     "text/": "a folder with a `manifest.json`, an `ensemble.json` and a `policy.json` that are no JSON",
     "empty/": "an empty folder",
 }
@@ -496,7 +502,40 @@ COMMANDS = [
     Command("data", "fetch --data empty", 2, "is chosen by --out"),
     Command("data", "--out empty", 2, "goes with 'fetch'"),
     Command("data", "fetch digits --out flat.npy", 2, "flat.npy is a file; choose a folder, or a new name"),
-    Command("solve", "", 2, "Missing from cautious solve: --rewards"),
+    Command("train", "", 2, "no file is named; pass one at least"),
+    Command("train", "nowhere.npz", 2, "nowhere.npz: there is no such file"),
+    Command("train", "flat.npy", 2, "expected a file that ends in .npz or .safetensors"),
+    Command("train", "broken.safetensors", 2, "broken.safetensors: not a whole safetensors file"),
+    Command(
+        "train", "mdp.safetensors", 2, "holds no tensor 'inputs'; it holds discount, initial_state_dist, transitions"
+    ),
+    Command("train", "states.npz", 2, "holds no array 'rewards'; it holds inputs"),
+    Command("train", "cut.npz", 2, "cut.npz: not a whole .npz file of numbers"),
+    Command("train", "objects.npz", 2, "objects.npz: not a whole .npz file of numbers (Object arrays cannot be loaded"),
+    Command("train", "uneven.npz", 2, "uneven.npz: rewards: expected shape [S, A] with S=20, got [5, 2]"),
+    Command(
+        "train", "experience.npz wider.npz", 2, "wider.npz: inputs [20, 4] and rewards [20, 2] do not continue those"
+    ),
+    Command("train", "experience.npz --out flat.npy", 2, "flat.npy is a file; choose a folder, or a new name"),
+    Command("train", "experience.npz --out text", 2, "holds a belief already; choose another folder, or delete it"),
+    Command("train", "experience.npz --num-models 0", 2, "num_models=0 is too small"),
+    Command("train", "experience.npz --learning-rate -1", 2, "must be a positive number"),
+    Command("train", "experience.npz --validation-fraction 1", 2, "must be in [0, 1)"),
+    Command("train", "experience.npz --network deep", 2, "invalid choice 'deep'"),
+    Command("train", "experience.npz --network image", 2, "images: expected shape [S, 28, 28], got [20, 3]"),
+    Command("train", "experience.npz --device abacus", 2, "cannot be used here"),
+    Command("train", "experience.npz --seed -1", 2, "must be a whole number, zero or larger"),
+    Command("solve", "", 2, "either --rewards FILE; or --belief FOLDER and --states FILE together"),
+    Command("solve", "--rewards rewards.npy --belief ask-for-help", 2, "either --rewards FILE; or --belief FOLDER"),
+    Command("solve", "--belief ask-for-help", 2, "--belief FOLDER and --states FILE together"),
+    Command("solve", "--belief nowhere --states states.npz", 2, "nowhere/ensemble.json: there is no such file"),
+    Command("solve", "--belief ask-for-help --states states.npz", 2, "expected shape [S, 28, 28], got [20, 3]"),
+    Command(
+        "solve", "--belief ask-for-help --states uneven.csv", 2, "expected a file that ends in .npz or .safetensors"
+    ),
+    Command(
+        "solve", "--belief driving --states states.npz", 2, "is about driving; see 'cautious watch driving --help'"
+    ),
     Command("solve", "--rewards nowhere.npy", 2, "nowhere.npy: there is no such file"),
     Command("solve", "--rewards broken.safetensors", 2, "broken.safetensors"),
     Command("solve", "--rewards flat.npy", 2, "expected shape [M, S, A]"),
@@ -547,4 +586,6 @@ COMMANDS = [
     Command("watch", "driving --level hot", 2, "write it as 'k-of-n'"),
     Command("watch", "driving --belief empty", 2, "empty: holds no trained belief"),
     Command("watch", "driving --belief nowhere", 2, "nowhere: holds no trained belief"),
+    Command("bench", "--device abacus", 2, "cannot be used here"),
+    Command("bench", "--quick", 2, "Unrecognized options: --quick"),
 ]

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "cautious"
 GROUND = ("types", "errors", "seeding", "writing")
-ORDER = ("ops", "worlds", "beliefs", "solvers", "policy", "evaluation", "experiments", "report", "cli")
+ORDER = ("ops", "worlds", "beliefs", "solvers", "policy", "evaluation", "experiments", "report", "speed", "cli")
 HOMES = {
     "gymnasium": "worlds.envs",
     "pooch": "worlds.data",

@@ -42,6 +42,16 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "whole.safetensors").unlink()
     world = {"transitions": torch.eye(3).repeat(2, 1), "initial_state_dist": torch.ones(3) / 3}
     save_file({**world, "discount": torch.tensor([0.9])}, folder / "mdp.safetensors")
+    states, paid = np.zeros((20, 3)), np.zeros((20, 2))
+    for name, arrays in {
+        "experience": {"inputs": states, "rewards": paid},
+        "wider": {"inputs": np.zeros((20, 4)), "rewards": paid},
+        "uneven": {"inputs": states, "rewards": paid[:5]},
+        "states": {"inputs": states},
+        "objects": {"inputs": np.full((20, 3), None), "rewards": paid},
+    }.items():
+        np.savez(folder / f"{name}.npz", **arrays)
+    (folder / "cut.npz").write_bytes((folder / "experience.npz").read_bytes()[:300])
     for name in ("text", "empty"):
         (folder / name).mkdir()
     for name in ("manifest", "ensemble", "policy"):
@@ -96,7 +106,8 @@ def test_a_command(case: Command, here: Path, capsys: pytest.CaptureFixture[str]
 
 def test_every_public_name_and_verb_has_rows():
     assert {case.name for case in CALLS} == PUBLIC | {"load_images"}
-    assert {case.verb for case in COMMANDS} == {"demo", "data", "solve", "reproduce", "report", "watch"}
+    verbs = {"demo", "data", "train", "solve", "reproduce", "report", "watch", "bench"}
+    assert {case.verb for case in COMMANDS} == verbs
 
 
 def test_the_page_shows_these_rows():

@@ -13,6 +13,7 @@ from cautious import RewardEnsemble, fit_ensemble
 from cautious.beliefs.diagnosis import BeliefWarning
 from cautious.beliefs.image_network import ImageNetwork
 from cautious.beliefs.module_network import ModuleNetwork
+from cautious.beliefs.networks import restored
 from cautious.beliefs.vector_network import VectorNetwork
 from cautious.errors import BadFileError, InvalidInputError
 
@@ -144,6 +145,9 @@ def test_a_vector_ensemble_is_found_again_and_a_module_with_its_function(problem
     belief = fit_ensemble(states, rewards, validation_fraction=0, **QUICK | {"num_epochs": 2})
     belief.save(tmp_path / "vector")
     assert torch.equal(RewardEnsemble.load(tmp_path / "vector").rewards(states), belief.rewards(states))
+    described = VectorNetwork((3,), 3).describe() | {"network": "vector", "num_inputs": 3}
+    del described["state_shape"]  # as early files have it
+    assert restored(described, tmp_path).state_shape == (3,)
 
     def network() -> nn.Module:
         return nn.Linear(3, 3)

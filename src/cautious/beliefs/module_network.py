@@ -76,6 +76,10 @@ class ModuleNetwork:
             self._copies[thread] = copy.deepcopy(self._module)
         return torch.func.functional_call(self._copies[thread], own, (inputs,))
 
+    def module(self) -> nn.Module:
+        """One more module of this architecture, with first weights of its own."""
+        return self._factory()
+
     def describe(self) -> dict[str, Any]:
         """Shape of a state, and the module's parameters by name; the code that makes it is not kept."""
         shapes = {name: list(shape) for name, shape in self._shapes.items()}

@@ -90,7 +90,10 @@ def restored(found: dict[str, Any], path: Any, given: Any = None) -> Network:
             return ImageNetwork(num_actions, help_bit)  # type: ignore[arg-type]
         raise BadFileError(f"{path}: num_actions and help_bit must be a count and a truth value.")
     if name == VectorNetwork.name:
-        shape, hidden = found.get("state_shape"), found.get("hidden")
+        shape, hidden = (
+            found.get("state_shape", [found.get("num_inputs")]),
+            found.get("hidden"),
+        )  # as early files say it
         if _shape(shape) and _shape(hidden) and _counts(found.get("num_actions")):
             return VectorNetwork(tuple(shape), found["num_actions"], tuple(hidden))  # type: ignore[arg-type]
         raise BadFileError(f"{path}: num_actions must be a count, and state_shape and hidden lists of them.")

@@ -23,9 +23,11 @@ class Demo:
 
     def run(self) -> None:
         """Run the demo."""
+        from cautious.seeding import seed_of
         from cautious.types import as_folder
 
         as_folder(self.out, "out")
+        seed_of(self.seed)  # says so if it is no seed
         if self.courier:
             self._show_courier()
         else:

@@ -4,26 +4,39 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from cautious.solvers.solution import Solution
 
 
 @dataclass
 class Solve:
     """Solve your own problem: reward models in, a cautious policy and its certificate out.
 
-    Files are safetensors (or .npy for the rewards, memory-mapped). Without --mdp the states are independent decisions.
+    The models come as an array (--rewards; safetensors, or .npy, memory-mapped), or as a trained belief that is asked about
+    states (--belief and --states). Without --mdp the states are independent decisions.
 
     Example: cautious solve --rewards rewards.safetensors --mdp world.safetensors --level 1-of-20 --out solution
+
+    Example: cautious solve --belief belief --states new.npz --level 1-of-20 --out decisions
     """
 
-    rewards: Path
+    rewards: Path | None = None
     """Tensor "rewards" [M, S, A]: what each of M models says each action pays in each state."""
+    belief: Path | None = None
+    """Instead: a folder that 'cautious train' wrote, or 'ask-for-help' for the one that comes with the package."""
+    states: Path | None = None
+    """With --belief: states to decide in, array "inputs" [S, ...] of a .npz or .safetensors file, or a .npy file."""
     level: tuple[str, ...] = ("1-of-20",)
     """How cautious: k-of-n averages the k worst of n sampled models. Several levels are solved in one go."""
     mdp: Path | None = None
     """Tensors "transitions" [S, A, S] or [S*A, S], "initial_state_dist" [S] and "discount" (one number)."""
-    regime: Literal["all-states", "single-state"] = "all-states"
-    """Without --mdp: rank the models over all states together, or in each state anew (far more cautious)."""
+    regime: Literal["auto", "all-states", "single-state"] = "auto"
+    """Without --mdp: rank the models over all states together, or in each state anew (far more cautious). auto: the first,
+    but the second with --belief, as CautiousPolicy does."""
     sampling: Literal["queue", "exact"] = "exact"
     """Draw n models an iteration as the paper does, or weigh all models by rank: no sampling noise."""
     update: Literal["regret-matching", "regret-matching+", "as-printed"] = "regret-matching"
@@ -33,37 +46,18 @@ class Solve:
     seed: int = 0
     """Starts the shuffles of queue sampling."""
     out: Path = Path("solution")
-    """Folder for policy.safetensors and certificate.json."""
+    """Folder for policy.safetensors (policies, and the best one's action and caution in each state) and certificate.json."""
 
     def run(self) -> None:
         """Load, solve, write, and show the certificate."""
-        from cautious.beliefs.files import FORMAT, load_array, save_json, save_tensors
-        from cautious.cli.console import console, progress_bar
-        from cautious.cli.tables import certificate_table
-        from cautious.errors import InvalidInputError
-        from cautious.solvers.bandit import solve_bandit
-        from cautious.solvers.mdp import solve_mdp
-        from cautious.solvers.mdp_files import load_mdp
+        from cautious.beliefs.files import FORMAT, save_json, save_tensors
+        from cautious.cli.console import console
+        from cautious.cli.tables import caution_table, certificate_table
         from cautious.types import as_folder
 
         as_folder(self.out, "out")
-        if self.mdp is not None and self.regime != "all-states":
-            raise InvalidInputError(
-                f"regime={self.regime!r} goes without --mdp: in an MDP the states belong together. Leave one of the two out."
-            )
-        rewards = load_array(self.rewards, "rewards")
-        levels = self.level[0] if len(self.level) == 1 else self.level
-        options: dict[str, Any] = {
-            "sampling": self.sampling,
-            "update": self.update,
-            "num_iterations": self.iterations,
-            "seed": self.seed,
-        }
-        with progress_bar("solving") as progress:
-            if self.mdp is None:
-                solution = solve_bandit(rewards, levels, regime=self.regime, progress=progress, **options)
-            else:
-                solution = solve_mdp(load_mdp(self.mdp), rewards, levels, progress=progress, **options)
+        rewards = self._rewards()
+        solution = self._solved(rewards)
         policies = {
             "policy": solution.policy,
             "average_policy": solution.average_policy,
@@ -74,11 +68,68 @@ class Solve:
             name: {part: getattr(certificate, part).tolist() for part in ("lower", "upper", "gap")}
             for name, certificate in certificates.items()
         }
-        files = {"policy.safetensors": save_tensors(self.out / "policy.safetensors", policies)}
+        decisions = {} if self.belief is None else _decisions(rewards, solution.best_policy)
+        files = {"policy.safetensors": save_tensors(self.out / "policy.safetensors", policies | decisions)}
         save_json(
             self.out / "certificate.json",
             {"format": FORMAT, "solution": solution.record, "certificates": record},
             files,
         )
         console.print(certificate_table(self.level, certificates))
+        if decisions:
+            console.print(caution_table(self.level, decisions["caution"]))
         console.print(f"wrote {self.out / 'policy.safetensors'} and {self.out / 'certificate.json'}")
+
+    def _rewards(self) -> Any:
+        """What each model says each action pays in each state, [M, S, A]."""
+        from cautious.beliefs.ensemble import RewardEnsemble
+        from cautious.beliefs.experience import load_states
+        from cautious.beliefs.files import load_array
+        from cautious.errors import InvalidInputError
+
+        if self.rewards is not None and self.belief is None and self.states is None:
+            return load_array(self.rewards, "rewards")
+        if self.rewards is not None or self.belief is None or self.states is None:
+            raise InvalidInputError(
+                "name where the models come from: either --rewards FILE; or --belief FOLDER and --states FILE together."
+            )
+        belief = RewardEnsemble.load(self.belief)
+        if not isinstance(belief, RewardEnsemble):
+            raise InvalidInputError(
+                f"belief={str(self.belief)!r} is about driving; see 'cautious watch driving --help'."
+            )
+        return belief.rewards(load_states(self.states))
+
+    def _solved(self, rewards: Any) -> Solution:
+        from cautious.cli.console import progress_bar
+        from cautious.errors import InvalidInputError
+        from cautious.solvers.bandit import solve_bandit
+        from cautious.solvers.mdp import solve_mdp
+        from cautious.solvers.mdp_files import load_mdp
+
+        if self.mdp is not None and self.regime == "single-state":
+            raise InvalidInputError(
+                f"regime={self.regime!r} goes without --mdp: in an MDP the states belong together. Leave one of the two out."
+            )
+        levels = self.level[0] if len(self.level) == 1 else self.level
+        options: dict[str, Any] = {
+            "sampling": self.sampling,
+            "update": self.update,
+            "num_iterations": self.iterations,
+            "seed": self.seed,
+        }
+        usual = "all-states" if self.belief is None else "single-state"
+        with progress_bar("solving") as progress:
+            if self.mdp is not None:
+                return solve_mdp(load_mdp(self.mdp), rewards, levels, progress=progress, **options)
+            regime = usual if self.regime == "auto" else self.regime
+            return solve_bandit(rewards, levels, regime=regime, progress=progress, **options)
+
+
+def _decisions(rewards: Tensor, policy: Tensor) -> dict[str, Tensor]:
+    """What to do in each state, and how far that is from what one would ordinarily do, by level."""
+    from cautious.solvers.decision import greedy, total_variation
+
+    ordinary = greedy(rewards.double().mean(dim=0))
+    caution = total_variation(policy, ordinary)
+    return {"action": policy.argmax(dim=-1), "caution": caution, "ordinary_policy": ordinary}

@@ -10,7 +10,9 @@ from rich.panel import Panel
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
+from torch import Tensor
 
+from cautious.beliefs.diagnosis import Diagnosis
 from cautious.experiments.drives import Drive
 from cautious.experiments.first_look import Look
 from cautious.report.animation import caption, terminal_lines
@@ -18,6 +20,7 @@ from cautious.report.ledger import Verdict
 from cautious.report.repeats import Tally
 from cautious.report.tables import Table as Results
 from cautious.solvers.solution import Certificate
+from cautious.speed.measures import Comparison
 
 
 def certificate_table(levels: Sequence[str], certificates: Mapping[str, Certificate]) -> Table:
@@ -30,6 +33,17 @@ def certificate_table(levels: Sequence[str], certificates: Mapping[str, Certific
             parts = (certificate.lower, certificate.upper, certificate.gap)
             own = [part.reshape(len(levels), -1)[number].mean() for part in parts]
             table.add_row(level, name, *(f"{float(part):.6f}" for part in own))
+    return table
+
+
+def caution_table(levels: Sequence[str], caution: Tensor) -> Table:
+    """How far each level departs from ordinary behaviour: caution [S], or [L, S]."""
+    table = Table(title="how far from ordinary behaviour", caption="caution: 0 acts as usual, 1 entirely differently")
+    for heading in ("level", "states", "mean caution", "most", "states with more than a half"):
+        table.add_column(heading, justify="left" if heading == "level" else "right")
+    for level, own in zip(levels, caution.reshape(len(levels), -1), strict=True):
+        high = int((own > 0.5).sum())
+        table.add_row(level, f"{len(own):,}", f"{float(own.mean()):.3f}", f"{float(own.max()):.3f}", f"{high:,}")
     return table
 
 
@@ -112,3 +126,48 @@ def courier_table(levels: Sequence[str], shares: Mapping[str, Sequence[float]], 
         numbers = [f"{float(part[row]):.4f}" for part in (certificate.lower, certificate.upper, certificate.gap)]
         table.add_row(level, *(f"{100 * share[row]:.1f} %" for share in shares.values()), *numbers)
     return table
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> Table:
+    """Each kind of work, the plain way and ours."""
+    table = Table(title="the same work twice", caption="x: how many times as long the plain way takes")
+    for heading in ("work", "the plain way", "takes", "ours", "x"):
+        table.add_column(heading, justify="left" if heading in ("work", "the plain way") else "right")
+    for one in comparisons:
+        ratio = f"{one.ratio:.0f}" if one.ratio >= 10 else f"{one.ratio:.1f}"
+        table.add_row(one.work, one.plain_way, brief(one.plain), brief(one.ours), ratio)
+    return table
+
+
+def estimate_table(estimates: Mapping[str, Mapping[str, float]]) -> Table:
+    """About how long each task takes at each scale."""
+    table = Table(title="about how long 'cautious reproduce TASK --scale ...' will take here")
+    for heading in ("task", *next(iter(estimates.values()))):
+        table.add_column(heading, justify="left" if heading == "task" else "right")
+    for task, scales in estimates.items():
+        table.add_row(task, *(brief(seconds) for seconds in scales.values()))
+    return table
+
+
+def diagnosis_table(diagnosis: Diagnosis) -> Table:
+    """How a belief does on familiar states that were kept back, and on made-up ones."""
+    table = Table(title=f"a look at the belief, on {diagnosis.num_states} familiar states that no model has seen")
+    for heading in ("what", "in units of the reward"):
+        table.add_column(heading, justify="left" if heading == "what" else "right")
+    for what, value in {
+        "guessing each action's mean is off by": diagnosis.reward_deviation,
+        "the models' mean is off by": diagnosis.error,
+        "a single model is off by": diagnosis.member_error,
+        "the models differ by": diagnosis.disagreement,
+        "and on made-up states, like nothing seen, by": diagnosis.unfamiliar_disagreement,
+    }.items():
+        table.add_row(what, f"{value:.3g}")
+    return table
+
+
+def brief(seconds: float) -> str:
+    """A time to two digits in the unit that suits it."""
+    for unit, size in (("days", 86_400), ("h", 3600), ("min", 60), ("s", 1), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{float(f'{seconds / size:.2g}'):g} {unit}"
+    return f"{float(f'{seconds * 1e6:.2g}'):g} µs"

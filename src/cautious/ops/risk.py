@@ -150,7 +150,8 @@ def ranked_weights(values: Tensor, weights: Tensor) -> Tensor:
         Weights [..., M] in the order of `values`.
     """
     order = torch.argsort(values, dim=-1, stable=True)
-    return torch.zeros_like(values).scatter_(-1, order, weights.to(values.dtype).expand_as(values))
+    spread = weights if weights.shape == values.shape else weights.expand_as(values)
+    return torch.empty_like(values).scatter_(-1, order, spread.to(values.dtype))
 
 
 def worst_k_of(values: Tensor, k: int, dim: int = -1) -> Tensor:

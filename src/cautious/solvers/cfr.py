@@ -39,9 +39,9 @@ class History:
     """What a person wants to see of the iterations; filled in place."""
 
     policy_sum: Tensor
-    """Σ_t d_t(s) π_t(a|s), [B, S, A]."""
+    """Σ_t d_t(s) π_t(a|s), [B, S, A]; `plain_sum` itself where every state is a problem of its own."""
     plain_sum: Tensor
-    """Σ_t π_t(a|s), for states that no iterate ever reaches."""
+    """Σ_t π_t(a|s), also for states that no iterate ever reaches."""
     signed_regret: Tensor
     """Σ_t P^t, unclipped whatever the update, [B, S, A]."""
     best_policy: Tensor
@@ -99,8 +99,9 @@ def minimise_regret(
     for t in range(num_iterations):
         response = opponent.respond(state.policy, t)
         if history is None:
-            lowest = torch.full_like(response.sampled_value, -torch.inf)
-            history = History(zeros.clone(), zeros.clone(), zeros.clone(), state.policy, lowest, [], [], [])
+            lowest, plain = torch.full_like(response.sampled_value, -torch.inf), zeros.clone()
+            weighted = plain if response.occupancy is None else zeros.clone()
+            history = History(weighted, plain, zeros.clone(), state.policy, lowest, [], [], [])
         _note(history, state.policy, response)
         state, regret = step(state, response, update)
         for policy, value in opponent.settle(last=t + 1 == num_iterations):
@@ -118,8 +119,9 @@ def minimise_regret(
 
 def _note(history: History, policy: Tensor, response: Response) -> None:
     """Add one iterate and its answer to the history."""
-    history.policy_sum += response.occupancy.unsqueeze(-1) * policy
     history.plain_sum += policy
+    if response.occupancy is not None:
+        history.policy_sum += response.occupancy.unsqueeze(-1) * policy
     history.sampled_value.append(_over_states(response.sampled_value))
 
 

@@ -29,8 +29,8 @@ class Response(NamedTuple):
 
     action_values: Tensor
     """[B, S, A] under the mixture answered with."""
-    occupancy: Tensor
-    """[B, S]."""
+    occupancy: Tensor | None
+    """[B, S]; None where every state is a problem of its own."""
     sampled_value: Tensor
     """Mean return under the k worst of the sampled models."""
 

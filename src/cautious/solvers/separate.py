@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -38,7 +38,7 @@ class SeparateOpponent:
         self._sampling = sampling
         self._ranks_all = track_exact or sampling is Sampling.EXACT
         self._queue = ModelQueue(batch.num_runs, rewards.num_models, seed)
-        self._rank_weights = batch.rank_weights(rewards.num_models, rewards.device)
+        self._rank_weights = batch.rank_weights(rewards.num_models, rewards.device).unsqueeze(1)  # [B, 1, M]
         self._mixtures = WindowedSum(num_iterations)
         self._ranked: list[Ranked] = []
         size = 8 * rewards.num_models * rewards.num_states * rewards.num_actions
@@ -57,7 +57,7 @@ class SeparateOpponent:
             self._ranked.append(Ranked(policy, value))
         if self._sampling is Sampling.QUEUE:
             worst_k_reward, value = self._answer_from_draw(policy, t)
-        return Response(worst_k_reward, torch.ones_like(value), value)
+        return Response(worst_k_reward, None, value)
 
     def settle(self, last: bool) -> list[Ranked]:
         """Iterates whose exact values are known by now, in order."""
@@ -68,12 +68,14 @@ class SeparateOpponent:
         """Averages of the exact mixtures of reward functions in each state, [W, B, S, A]."""
         return self._mixtures.averages()
 
-    def _answer_from_all(self, policy: Tensor, only: slice = slice(None)) -> tuple[Tensor, Tensor]:
-        """Exact mixture [b, S, A] and value [b, S] from all M models, for the members of a slice."""
-        own, rank_weights = policy[only], self._rank_weights[only].unsqueeze(1)
-        chunks = self._chunks(2 * 8 * self._rewards.num_models * (own.shape[2] + len(own)))
+    def _answer_from_all(self, policy: Tensor, only: slice | None = None) -> tuple[Tensor, Tensor]:
+        """Exact mixture [b, S, A] and value [b, S] from all M models, for all members or those of a slice."""
+        own, rank_weights = (policy, self._rank_weights) if only is None else (policy[only], self._rank_weights[only])
+        chunks = self._chunks(2 * 8 * self._rewards.num_models * (own.shape[2] + own.shape[0]))
+        if len(chunks) == 1:
+            return self._answer_in(chunks[0], own, rank_weights)
         answers = [self._answer_in(states, own[:, states], rank_weights) for states in chunks]
-        mixed, values = (part[0] if len(part) == 1 else torch.cat(part, dim=1) for part in zip(*answers, strict=True))
+        mixed, values = (torch.cat(part, dim=1) for part in zip(*answers, strict=True))
         return mixed, values
 
     def _answer_in(self, states: slice, policy: Tensor, rank_weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -82,11 +84,13 @@ class SeparateOpponent:
         Two passes over blocks of models: one for the returns that are ranked, one for the mixture.
         """
         returns = [_state_returns(block, policy) for _, block in self._blocks(states)]
-        ranked = torch.cat(returns, dim=-1)  # [b, s, M]
+        ranked = returns[0] if len(returns) == 1 else torch.cat(returns, dim=-1)  # [b, s, M]
         weights = ranked_weights(ranked, rank_weights)
-        mixed = torch.zeros_like(policy)
-        for which, block in self._blocks(states):
-            mixed += _state_mixture(weights[..., which], block)
+        parts = [weights] if len(returns) == 1 else weights.split([part.shape[-1] for part in returns], dim=-1)
+        mixtures = (_state_mixture(part, block) for part, (_, block) in zip(parts, self._blocks(states), strict=True))
+        mixed = next(mixtures)
+        for mixture in mixtures:
+            mixed += mixture
         return mixed, (weights * ranked).sum(dim=-1)
 
     def _blocks(self, states: slice) -> Iterable[tuple[slice, Tensor]]:
@@ -115,22 +119,25 @@ class SeparateOpponent:
                 mixed[members, states], values[members, states] = answer
         return mixed, values
 
-    def _chunks(self, bytes_a_state: int) -> Iterator[slice]:
+    def _chunks(self, bytes_a_state: int) -> list[slice]:
         """Slices that cover all states, each within the working set."""
         budget = STREAM_CHUNK_BYTES if self._rewards.streamed else CHUNK_BYTES
         if self._rewards.device.type != "cpu":
             budget = STREAM_CHUNK_BYTES
-        size = max(1, budget // bytes_a_state)
-        for first in range(0, self._rewards.num_states, size):
-            yield slice(first, min(first + size, self._rewards.num_states))
+        size, total = max(1, budget // bytes_a_state), self._rewards.num_states
+        return [slice(first, min(first + size, total)) for first in range(0, total, size)]
 
 
 def _state_returns(block: Tensor, policy: Tensor) -> Tensor:
     """Each model's value in each state: rewards [m, s, A], policies [b, s, A] -> [b, s, m]."""
+    if len(policy) == 1:  # one product, where the calls cost more than the numbers
+        return (block * policy).sum(dim=-1).T.contiguous().unsqueeze(0)
     return torch.stack([(block * own).sum(dim=-1).T for own in policy.unbind()])
 
 
 def _state_mixture(weights: Tensor, block: Tensor) -> Tensor:
     """Reward functions mixed in each state: weights [b, s, m], rewards [m, s, A] -> [b, s, A]."""
     by_state = block.transpose(0, 1)
+    if len(weights) == 1:
+        return torch.bmm(weights.transpose(0, 1).contiguous(), by_state).transpose(0, 1)
     return torch.stack([torch.bmm(own.unsqueeze(1).contiguous(), by_state).squeeze(1) for own in weights.unbind()])

@@ -1,0 +1,82 @@
+"""A user's experience from files: familiar states "inputs" [S, ...], and what each action paid there, "rewards" [S, A]."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cautious.beliefs.files import load_array, load_tensors, pick
+from cautious.beliefs.image_network import images_are_bytes
+from cautious.errors import BadFileError, InvalidInputError, MissingFileError
+from cautious.types import as_float_tensor, check_shape
+
+
+class Experience(NamedTuple):
+    """What was seen and what it paid."""
+
+    inputs: Tensor
+    """Familiar states, [S, ...]; bytes stay bytes."""
+    rewards: Tensor
+    """[S, A]; NaN where an action was not tried."""
+
+
+def load_experience(paths: Sequence[Path]) -> Experience:
+    """The arrays of one file or of several, whose states follow each other; runs no code from them."""
+    if not paths:
+        raise InvalidInputError("data: no file is named; pass one at least, with arrays 'inputs' and 'rewards'.")
+    parts = [_read(path) for path in paths]
+    first = parts[0]
+    for path, part in zip(paths[1:], parts[1:], strict=True):
+        if [array.shape[1:] for array in part] != [array.shape[1:] for array in first]:
+            raise BadFileError(
+                f"{path}: inputs {list(part.inputs.shape)} and rewards {list(part.rewards.shape)} do not continue those of "
+                f"{paths[0]}, {list(first.inputs.shape)} and {list(first.rewards.shape)}."
+            )
+    return Experience(*(torch.cat(list(arrays)) for arrays in zip(*parts, strict=True)))
+
+
+def load_states(path: Path) -> Tensor | np.ndarray:
+    """States to decide in, [B, ...]: a .npy file, or the array "inputs" of a file as `load_experience` takes it."""
+    return load_array(path, "inputs") if path.suffix == ".npy" else _arrays(path, "inputs")[0]
+
+
+def _read(path: Path) -> Experience:
+    inputs, rewards = _arrays(path, "inputs", "rewards")
+    check_shape(rewards, "S A", f"{path}: rewards", S=len(inputs) if inputs.dim() else 0)
+    return Experience(inputs, rewards)
+
+
+def _arrays(path: Path, *names: str) -> list[Tensor]:
+    """The arrays of these names: bytes as they are, everything else as float32 or float64."""
+    if path.suffix == ".npz":
+        found = _from_npz(path, names)
+    elif path.suffix == ".safetensors":
+        tensors = load_tensors(path)
+        found = [pick(tensors, name, path) for name in names]
+    else:
+        raise InvalidInputError(f"{path}: expected a file that ends in .npz or .safetensors.")
+    return [
+        torch.as_tensor(array) if images_are_bytes(array) else as_float_tensor(array, f"{path}: {name}")
+        for name, array in zip(names, found, strict=True)
+    ]
+
+
+def _from_npz(path: Path, names: Sequence[str]) -> list[Any]:
+    if not path.is_file():
+        raise MissingFileError(f"{path}: there is no such file.")
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            lacking = [name for name in names if name not in arrays.files]
+            if not lacking:
+                return [arrays[name] for name in names]
+            there = ", ".join(arrays.files) or "nothing"
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, AttributeError) as error:
+        raise BadFileError(f"{path}: not a whole .npz file of numbers ({error}).") from None
+    raise BadFileError(f"{path}: holds no array {lacking[0]!r}; it holds {there}.")

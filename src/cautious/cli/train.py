@@ -1,0 +1,109 @@
+"""`cautious train`: a belief from a user's own data, without writing Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cautious.beliefs.ensemble import RewardEnsemble
+
+
+@dataclass
+class Train:
+    """Train reward models on your own experience: together they are a belief about what each action pays.
+
+    DATA is a .npz or .safetensors file with "inputs" [S, ...], one row a familiar state, and "rewards" [S, A], what each action
+    paid there (NaN where it was not tried). Several files follow each other. Interrupted, the same command goes on.
+
+    Then decide with it, here or in Python:
+
+    cautious solve --belief belief --states new.npz --level 1-of-20
+
+    CautiousPolicy(RewardEnsemble.load("belief"), "1-of-20").decide(states)
+
+    The paper's own tasks are trained by 'cautious reproduce', which keeps their beliefs in its run's folder.
+
+    Example: cautious train experience.npz --out belief
+    """
+
+    data: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DATA [DATA ...]"), tyro.conf.Positional]
+    """Your files."""
+    out: Path = Path("belief")
+    """Folder of the belief; unfinished work is kept in it too."""
+    num_models: int = 100
+    """M; at least as many as the n of the levels you mean to use."""
+    num_epochs: int = 100
+    """Passes over the data."""
+    batch_size: int = 64
+    """States a step."""
+    learning_rate: float = 1e-3
+    """Of Adam."""
+    weight_decay: float = 0.0
+    """Of Adam, as L2 penalty."""
+    network: Literal["auto", "image", "vector"] = "auto"
+    """image: the paper's convolutional network, for images [S, 28, 28]; vector: two hidden layers of 64; auto: by the shape."""
+    validation_fraction: float = 0.1
+    """Part of the states that no model sees, to look at the belief with."""
+    seed: int = 0
+    """Starts every random draw."""
+    device: str = "auto"
+    """Where to train: auto, cpu or cuda."""
+
+    def run(self) -> None:
+        """Read, train, look at the belief, write."""
+        from cautious.cli.console import console, progress_bar
+        from cautious.cli.tables import diagnosis_table
+
+        with progress_bar("training") as progress:
+            belief = self._trained(progress)
+        console.print(f"{belief.num_models} models of {belief.num_actions} actions, states {list(belief.state_shape)}")
+        if belief.diagnosis is not None:
+            console.print(diagnosis_table(belief.diagnosis))
+            for concern in belief.diagnosis.concerns:
+                console.print(f"[yellow]look out:[/] {concern}")
+        console.print(
+            f"belief: {self.out}   decide with it: cautious solve --belief {self.out} --states FILE", soft_wrap=True
+        )
+
+    def _trained(self, progress: Callable[[int, int], None]) -> RewardEnsemble:
+        import shutil
+        import warnings
+
+        from cautious.beliefs.diagnosis import BeliefWarning
+        from cautious.beliefs.experience import load_experience
+        from cautious.beliefs.fit import fit_ensemble
+        from cautious.errors import InvalidInputError
+        from cautious.types import as_folder
+
+        folder = as_folder(self.out, "out")
+        if (folder / "ensemble.json").exists():
+            raise InvalidInputError(f"out={str(folder)!r} holds a belief already; choose another folder, or delete it.")
+        experience = load_experience(self.data)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", BeliefWarning)  # said below, as part of the look at it
+            belief = fit_ensemble(
+                *experience,
+                network=self.network,
+                num_models=self.num_models,
+                num_epochs=self.num_epochs,
+                batch_size=self.batch_size,
+                learning_rate=self.learning_rate,
+                weight_decay=self.weight_decay,
+                seed=self.seed,
+                device=self.device,
+                checkpoint_dir=folder / CHECKPOINTS,
+                progress=progress,
+                validation_fraction=self.validation_fraction,
+            )
+        belief.save(folder)
+        shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+        return belief
+
+
+CHECKPOINTS = "checkpoints"
