@@ -11,7 +11,7 @@ import torch
 from cautious import CautiousPolicy
 from cautious.cli.main import main
 from cautious.cli.tables import brief
-from cautious.experiments.driving import experiment_at
+from cautious.experiments.driving_settings import experiment_at
 from cautious.experiments.image_settings import image_experiment_at
 from cautious.speed import machine, measures
 from cautious.speed.estimates import Rates, driving_seconds, image_seconds

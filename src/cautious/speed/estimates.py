@@ -9,7 +9,7 @@ import torch
 
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.image_network import ImageNetwork
-from cautious.experiments.driving import DrivingExperiment, experiment_at
+from cautious.experiments.driving_settings import DrivingExperiment, experiment_at
 from cautious.experiments.image_settings import ImageExperiment, image_experiment_at
 from cautious.experiments.image_studies import behaviour_of, dial_study, model_study
 from cautious.experiments.progress import Tell
