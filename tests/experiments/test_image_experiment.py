@@ -12,9 +12,10 @@ from cautious import RewardEnsemble, solve_bandit
 from cautious.beliefs.shards import TrainingSettings
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 from cautious.evaluation.images import behaviour
+from cautious.experiments import image_studies
 from cautious.experiments.image_settings import SCALES, ImageExperiment, Variant, image_experiment_at
 from cautious.experiments.images import load_data, run_images, stages_of, training_data
-from cautious.worlds.data import load_images
+from cautious.worlds.data import ImageSet, load_images
 from cautious.worlds.data.find import EMBEDDED
 from cautious.worlds.images import TASKS, ask_for_help_rewards
 
@@ -206,3 +207,22 @@ def test_the_same_data_from_elsewhere_is_the_same_run(tmp_path, monkeypatch):
     run_images(TINY, tmp_path, only=["help-0.5"])
     monkeypatch.setenv("CAUTIOUS_DATA", str(EMBEDDED))
     assert run_images(TINY, tmp_path, only=["help-0.5"]).has("help-0.5-fashion")
+
+
+def test_levels_solved_one_at_a_time_have_the_same_bits(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    rewards = torch.rand(24, 30, 11, generator=generator)
+    pictures = torch.zeros(30, 28, 28, dtype=torch.uint8)
+    images = ImageSet("digits", "test", pictures, torch.arange(30) % 10, "made up")
+    experiment = image_experiment_at("ask-for-help", "smoke")
+    together, arrays = image_studies.behaviour_of(experiment, rewards, images, None)
+    monkeypatch.setattr(image_studies, "SOLVED_ENTRIES", 0)
+    told = []
+    apart, others = image_studies.behaviour_of(
+        experiment, rewards, images, lambda done, total: told.append((done, total))
+    )
+    assert together["behaviour"] == apart["behaviour"]
+    assert together["reshuffles"] == apart["reshuffles"]
+    assert arrays.keys() == others.keys()
+    assert all(torch.equal(arrays[name].nan_to_num(-1), others[name].nan_to_num(-1)) for name in arrays)
+    assert told[-1][0] == told[-1][1]

@@ -23,6 +23,9 @@ NUM_SAMPLES = 8
 """Images shown of those on which the cautious policy departs most, and least, from the ordinary one."""
 NUM_CLASSES = {"digits": 10, "fashion": 10, "letters": 26}
 QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
+SOLVED_ENTRIES = 2**22
+"""Policies that are solved together on a CPU have at most this many entries, or are of one level. Solving holds about twenty
+arrays of that size, in float64."""
 
 
 def _right_actions(images: ImageSet) -> Tensor | None:
@@ -49,25 +52,14 @@ def behaviour_of(experiment: ImageExperiment, rewards: Tensor, images: ImageSet,
         "origin": images.origin,
     }
     arrays: dict[str, Tensor] = {}
-    bar = SharedBar(tell, 2)
+    bar = SharedBar(tell, 2 * len(_together(experiment, rewards)))
     for regime in Regime:
         started = time.perf_counter()
-        solution = solve_bandit(
-            rewards,
-            experiment.parsed_levels,
-            regime=regime,
-            num_iterations=experiment.num_iterations,
-            num_runs=experiment.num_runs,
-            seed=experiment.main.training.seed,
-            track_exact=False,
-            progress=bar.next_call(),
-        )
+        policy, sampled_value, numbers["reshuffles"] = _solved(experiment, rewards, regime, bar)
         numbers["seconds"][str(regime)] = time.perf_counter() - started
-        policy = solution.policy.cpu()  # [L, R, S, A]
         numbers["behaviour"][str(regime)] = as_lists(behaviour(policy, help_action, labels))
-        numbers["reshuffles"] = solution.record["reshuffles"]
         arrays |= {
-            f"{regime}-sampled_value": solution.trace.sampled_value.cpu(),
+            f"{regime}-sampled_value": sampled_value,
             f"{regime}-actions": frequencies(policy),
             f"{regime}-by_label": frequencies_by_label(policy.mean(dim=1), images.labels, num_labels),
         }
@@ -78,6 +70,39 @@ def behaviour_of(experiment: ImageExperiment, rewards: Tensor, images: ImageSet,
     optim, tables = _optim(rewards, images, help_action, labels, num_labels)
     numbers["optim"] = optim
     return numbers, arrays | tables
+
+
+def _together(experiment: ImageExperiment, rewards: Tensor) -> list[list[KofN]]:
+    """Levels that are solved in one call: all of them, or on a CPU one at a time where all would take much memory.
+
+    A policy has the same bits either way.
+    """
+    levels = experiment.parsed_levels
+    entries = len(levels) * experiment.num_runs * rewards.shape[1] * rewards.shape[2]
+    return [levels] if rewards.is_cuda or entries <= SOLVED_ENTRIES else [[level] for level in levels]
+
+
+def _solved(
+    experiment: ImageExperiment, rewards: Tensor, regime: Regime, bar: SharedBar
+) -> tuple[Tensor, Tensor, list[int]]:
+    """Policies of every level and run [L, R, S, A], their values under the sampled rewards [L, R, T], and reshuffles [L]."""
+    policies, values, reshuffles = [], [], []
+    for levels in _together(experiment, rewards):
+        solution = solve_bandit(
+            rewards,
+            levels,
+            regime=regime,
+            num_iterations=experiment.num_iterations,
+            num_runs=experiment.num_runs,
+            seed=experiment.main.training.seed,
+            track_exact=False,
+            progress=bar.next_call(),
+        )
+        policies.append(solution.policy.cpu())
+        values.append(solution.trace.sampled_value.cpu())
+        reshuffles += solution.record["reshuffles"]
+        del solution  # its averages and regrets are as large again, several times over
+    return torch.cat(policies), torch.cat(values), reshuffles
 
 
 def _optim(
