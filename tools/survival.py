@@ -79,7 +79,7 @@ class Trials:
             lived += time.monotonic() - life.began
             wrong += made_again(folder, before)
             if doing is not None:
-                where[doing.split(",")[0]] += 1
+                where[_kind(doing)] += 1
             else:  # it came to its end before: the next one starts from nothing
                 wrong += differences(self.reference(command), folder)
                 shutil.rmtree(folder)
@@ -91,11 +91,16 @@ class Trials:
         return f"kill -9, {command}", seen, wrong
 
     def _moment(self, timeline: dict[str, float], low: float, high: float) -> float:
-        """A random moment of something that a run does, between two shares of all that it does, one thing after another."""
-        doings = len(timeline) - 2  # without the start and the end
-        place = 1 + int(self._rng.uniform(low, high) * doings)
-        begun, over = list(timeline.values())[place : place + 2]
-        return self._rng.uniform(begun, over)
+        """A random moment of something that a run does, between two shares of all that it does, one thing after another.
+
+        Training, predicting and solving are as likely as each other, however often or long they are done there.
+        """
+        titles = list(timeline)[1:-1]  # without the start and the end
+        share = titles[int(low * len(titles)) : max(int(high * len(titles)), int(low * len(titles)) + 1)]
+        kind = self._rng.choice(sorted({_kind(title) for title in share}))
+        title = self._rng.choice([title for title in share if _kind(title) == kind])
+        begun, over = timeline[title], list(timeline.values())[titles.index(title) + 2]
+        return self._rng.uniform(begun, (begun + over) / 2)  # the first half: the next time may be quicker
 
     def writes(self) -> Iterator[Row]:
         """Go on from every state that a kill during a write can leave."""
@@ -183,7 +188,8 @@ class Trials:
         )
         if statuses[0] == 0:
             wrong += differences(self.reference("driving"), folder)
-        yield "two and three processes on one folder", f"{len(refused)} and {statuses.count(2)} refused", wrong
+        seen = f"{len(refused)} of 3 and {statuses.count(2)} of 2 refused"
+        yield "two at once and a third later on one folder; two with different seeds at once", seen, wrong
 
     def clock(self) -> Iterator[Row]:
         """A clock that jumps years to and fro, and files from the future and the past."""
@@ -201,6 +207,10 @@ class Trials:
         wrong += [] if life.end() == 0 else [life.said[-300:]]
         wrong += differences(self.reference("longer"), folder) + litter(folder)
         yield "clock jumping by up to ten years", "2 kills", wrong
+
+
+def _kind(title: str) -> str:
+    return title.split(",")[0]
 
 
 def _mounted(folder: Path, options: str) -> None:
