@@ -152,7 +152,9 @@ def as_device(device: torch.device | str | None) -> torch.device | None:
         return None
     try:
         place = torch.device(device)
-        torch.zeros(1, device=place).item()
+        torch.empty(0, device=place)
+        if place.type == "meta":
+            raise ValueError("it holds no numbers")
     except (RuntimeError, AssertionError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise InvalidInputError(f"device={device!r} cannot be used here ({reason}); 'cpu' always can.") from None
