@@ -19,6 +19,7 @@ from cautious.beliefs.loss import checked_rewards
 from cautious.beliefs.module_network import ModuleNetwork, ModuleTraining, as_inputs
 from cautious.beliefs.shards import TrainingSettings
 from cautious.beliefs.training import Progress, train
+from cautious.beliefs.units import Units
 from cautious.beliefs.vector_network import VectorNetwork
 from cautious.errors import InvalidInputError
 from cautious.seeding import stream
@@ -50,9 +51,10 @@ def fit_ensemble(
         inputs: Familiar states, one row each: vectors [S, ...], or images [S, 28, 28].
         rewards: What each action paid in each of them, [S, A]; NaN where it was not tried (logged feedback): such an entry
             carries no loss.
-        network: "image" is the paper's convolutional network, "vector" two hidden layers of 64; "auto" takes the first for
-            images [S, 28, 28] and the second otherwise. Or a function without arguments that returns a torch module from
-            inputs [B, ...] to rewards [B, A].
+        network: "image" is the paper's convolutional network, "vector" two hidden layers of 64 that learn each feature's
+            and the rewards' units by themselves; "auto" takes the first for images [S, 28, 28] and the second otherwise. Or a
+            function without arguments that returns a torch module from inputs [B, ...] to rewards [B, A]; it meets both as
+            they are.
         num_models: M; at least as many as a level's n.
         num_epochs: Passes over the data.
         batch_size: B.
@@ -67,7 +69,7 @@ def fit_ensemble(
             it is too narrow or too poor. 0 trains on everything and does not look.
 
     Returns:
-        The trained ensemble.
+        The trained ensemble. Its `losses` are in the rewards' units, squared.
 
     >>> states = torch.linspace(-1, 1, 40)[:, None]
     >>> belief = fit_ensemble(states, torch.cat([states, -states], dim=1), num_models=4, num_epochs=60, batch_size=8,
@@ -127,8 +129,9 @@ def _lesson(
         return ImageTraining(states, rewards, loss_weights)
     if callable(network):
         return ModuleTraining(ModuleNetwork(network, states), states, rewards, loss_weights)
-    default = VectorNetwork(tuple(states.shape[1:]), rewards.shape[1])
-    return ModuleTraining(default, states.flatten(1), rewards, loss_weights)
+    units = Units.of(states.flatten(1), rewards)
+    default = VectorNetwork(tuple(states.shape[1:]), rewards.shape[1], units=units)
+    return ModuleTraining(default, default.as_states(states)[0], rewards, loss_weights)
 
 
 def _split(known: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:

@@ -33,6 +33,8 @@ class ModuleNetwork:
 
     name = "module"
     block: Mapping[str, tuple[int, int]] = MappingProxyType({"cpu": (WIDTH, 64), "cuda": (WIDTH, 1024)})
+    constants: tuple[Tensor, ...] = ()
+    """Numbers beside weights and data that training depends on."""
 
     def __init__(self, factory: Factory, example: Tensor) -> None:
         """Build one module to learn its shape, and try it on an example [B, ...]."""
@@ -198,7 +200,7 @@ class ModuleTraining:
         weights = checked_loss_weights(loss_weights, network.num_actions)
         self._inputs, self._rewards, self._weights = (part.float().to(device) for part in (inputs, rewards, weights))
         self.num_samples, self.num_parameters = len(inputs), network.num_parameters
-        self.fingerprint = fingerprint_of(self._inputs, self._rewards, self._weights)
+        self.fingerprint = fingerprint_of(self._inputs, self._rewards, self._weights, *network.constants)
 
     def to(self, device: torch.device) -> ModuleTraining:
         """The same on `device`."""
