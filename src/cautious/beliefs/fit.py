@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict
@@ -18,12 +17,12 @@ from cautious.beliefs.images import ImageTraining
 from cautious.beliefs.loss import checked_rewards
 from cautious.beliefs.module_network import ModuleNetwork, ModuleTraining, as_inputs
 from cautious.beliefs.shards import TrainingSettings
-from cautious.beliefs.training import Progress, train
+from cautious.beliefs.training import Progress, as_progress, train
 from cautious.beliefs.units import Units
 from cautious.beliefs.vector_network import VectorNetwork
 from cautious.errors import InvalidInputError
 from cautious.seeding import stream
-from cautious.types import ArrayLike, as_float_tensor, as_folder, as_number, check_shape, chosen_device, parse_flag
+from cautious.types import ArrayLike, as_float_tensor, as_folder, as_number, check_shape, chosen_device
 
 NetworkChoice = str | Callable[[], torch.nn.Module]
 
@@ -86,7 +85,7 @@ def fit_ensemble(
     lesson = _lesson(network, states[familiar], table[familiar], weights)
     place = chosen_device(device)
     folder = None if checkpoint_dir is None else as_folder(checkpoint_dir, "checkpoint_dir")
-    trained = train(lesson, settings, device=place, checkpoint_dir=folder, progress=_as_progress(progress))
+    trained = train(lesson, settings, device=place, checkpoint_dir=folder, progress=as_progress(progress, "training"))
     if not bool(trained.parameters.isfinite().all()):
         raise InvalidInputError(
             f"learning_rate={learning_rate}: training diverged (weights that are not finite); use a smaller one, and inputs "
@@ -143,15 +142,3 @@ def _split(known: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
     familiar, held_out = order[count:], order[:count]
     needed = known[held_out][:, ~known[familiar].any(dim=0)].any(dim=1)
     return torch.cat([familiar, held_out[needed]]).sort().values, held_out[~needed].sort().values
-
-
-def _as_progress(progress: bool | Progress) -> Progress | None:
-    if progress is None or callable(progress):
-        return progress
-    if not parse_flag(progress, "progress") or not sys.stderr.isatty():
-        return None
-
-    def tell(done: int, total: int) -> None:
-        print(f"\rtraining: {100 * done // total} %", end="\n" if done == total else "", file=sys.stderr, flush=True)
-
-    return tell

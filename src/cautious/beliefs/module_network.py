@@ -171,7 +171,8 @@ def as_inputs(states: Any, shape: tuple[int, ...] | None = None) -> Tensor:
     """Inputs as float32 [S, ...], checked to be finite and of the given shape behind S."""
     inputs = as_float_tensor(states, "inputs").float()
     if inputs.dim() < 2 or not len(inputs):
-        raise InvalidInputError(f"inputs: expected one row a state, [S, ...], got shape {list(inputs.shape)}.")
+        one = "; for one state pass states[None], a batch of one" if inputs.dim() == 1 and len(inputs) else ""
+        raise InvalidInputError(f"inputs: expected one row a state, [S, ...], got shape {list(inputs.shape)}{one}.")
     check_finite(inputs, "inputs")
     if shape is not None and tuple(inputs.shape[1:]) != shape:
         raise InvalidInputError(f"inputs: expected shape [S, {', '.join(map(str, shape))}], got {list(inputs.shape)}.")
