@@ -114,7 +114,10 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "caution_at": (POLICY.caution_at, {"levels": [KofN(1, 2)], "states": [0]}),
     "CautiousPolicy.save": (POLICY.save, {"folder": "policy"}),
     "CautiousPolicy.load": (CautiousPolicy.load, {"folder": "policy"}),
-    "calibrate": (calibrate, {"policy": POLICY, "familiar_states": [0, 1], "at_most": 0.1, "confidence": 0.9}),
+    "calibrate": (
+        calibrate,
+        {"policy": POLICY, "familiar_states": [0, 1], "at_most": 0.1, "confidence": 0.9, "progress": False},
+    ),
     "has_images": (has_images, {"name": "digits", "split": "test", "data": None}),
     "find_images": (find_images, {"data": "nowhere"}),
     "load_images": (load_images, {"name": "fashion", "split": "test", "data": None}),

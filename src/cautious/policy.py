@@ -28,6 +28,7 @@ from cautious.errors import BadFileError, InvalidInputError
 from cautious.ops.risk import KofN
 from cautious.seeding import stream
 from cautious.solvers.bandit import solve_bandit
+from cautious.solvers.cfr import Progress
 from cautious.solvers.decision import Decision, decision_of, greedy, total_variation
 from cautious.solvers.mdp import solve_mdp
 from cautious.solvers.mdp_files import load_mdp, save_mdp
@@ -101,7 +102,7 @@ class CautiousPolicy:
         num_models = getattr(self.belief, "num_models", None)
         if num_models is not None:
             self.level.rank_weights(num_models)  # says so if n exceeds the models there are
-        self._table = None if mdp is None else self._solve_mdp(mdp, [self.level])
+        self._table = None if mdp is None else self._solve_mdp(mdp, [self.level], None)
 
     def decide(self, states: Any) -> Decision:
         """What to do in each state.
@@ -114,7 +115,7 @@ class CautiousPolicy:
             cautious, ordinary = self._table[0][0, numbers], self._table[1][numbers]
             return decision_of(cautious, ordinary, lambda: self.belief.rewards(numbers))
         rewards = self._rewards(states)
-        policies, ordinary = self._solve(rewards, [self.level])
+        policies, ordinary = self._solve(rewards, [self.level], None)
         return decision_of(policies[0], ordinary, lambda: rewards)
 
     def predict(
@@ -141,25 +142,24 @@ class CautiousPolicy:
         actions = decision.action.numpy() if likely else self._drawn(decision.probabilities.numpy())
         return (actions[0] if single else actions), state
 
-    def caution_at(self, levels: Sequence[KofN], states: Any) -> Tensor:
+    def caution_at(self, levels: Sequence[KofN], states: Any, progress: Progress | None = None) -> Tensor:
         """Caution that other levels would show in these states, [L, B], all solved in one call."""
         levels = parse_levels(levels)
         if self.mdp is not None:
-            policies, ordinary = self._solve_mdp(self.mdp, levels)
+            policies, ordinary = self._solve_mdp(self.mdp, levels, progress)
             numbers = state_numbers(states, len(ordinary))
             policies, ordinary = policies[:, numbers], ordinary[numbers]
         else:
-            policies, ordinary = self._solve(self._rewards(states), levels)
+            policies, ordinary = self._solve(self._rewards(states), levels, progress)
         return total_variation(policies, ordinary)
 
     def save(self, folder: Path | str) -> None:
         """Write the policy with its belief (safetensors, JSON)."""
-        folder = as_folder(folder)
+        folder, files = as_folder(folder), {}
         if not isinstance(self.belief, (RewardEnsemble, TableBelief)):
             raise InvalidInputError(
                 f"save: a belief of type {type(self.belief).__name__} cannot be written; a RewardEnsemble or an array can."
             )
-        folder, files = Path(folder), {}
         if isinstance(self.belief, RewardEnsemble):
             self.belief.save(folder / "belief")
             files[ENSEMBLE] = checksum_of(load_json(folder / ENSEMBLE))
@@ -209,7 +209,7 @@ class CautiousPolicy:
         check_size(rewards, "belief")
         return rewards
 
-    def _solve(self, rewards: Tensor, levels: Sequence[KofN]) -> tuple[Tensor, Tensor]:
+    def _solve(self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
         """Policies of levels [L, B, A], and the ordinary one [B, A]."""
         with torch.inference_mode():  # a fifth of the time for a single state, where calls cost more than numbers
             solution = solve_bandit(
@@ -220,6 +220,7 @@ class CautiousPolicy:
                 sampling=self._sampling,
                 seed=self._seed,
                 track_exact=True,
+                progress=progress,
             )
             best = solution.best_policy.cpu()
         policies = best.clone()  # a tensor as any other again
@@ -229,7 +230,7 @@ class CautiousPolicy:
                 policies[number] = ordinary
         return policies, ordinary
 
-    def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[KofN]) -> tuple[Tensor, Tensor]:
+    def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
         """The same for all states of an MDP, [L, S, A] and [S, A]; the ordinary policy is the optimum of the mean reward."""
         if not isinstance(self.belief, TableBelief):
             raise InvalidInputError("belief: with an MDP it must be an array [M, S, A] over the MDP's states.")
@@ -240,6 +241,7 @@ class CautiousPolicy:
             num_iterations=self._num_iterations,
             sampling=self._sampling,
             seed=self._seed,
+            progress=progress,
         )
         return solution.best_policy, optimal_policy(mdp, self.belief.table.mean(dim=0)).policy
 

@@ -9,7 +9,7 @@ import torch
 
 from cautious import CautiousPolicy, KofN, calibrate
 from cautious.errors import InvalidInputError
-from cautious.evaluation.calibration import above_p_value, upper_bound
+from cautious.evaluation.calibration import CalibrationWarning, above_p_value, upper_bound
 
 
 def belief_with(num_strange: int, num_states: int, num_models: int = 40) -> torch.Tensor:
@@ -33,9 +33,26 @@ def test_it_finds_the_most_cautious_level_that_is_allowed():
 
 def test_too_few_states_allow_nothing_but_the_ordinary_level():
     policy = CautiousPolicy(belief_with(0, 10), "1-of-5")
-    found = calibrate(policy, range(10), at_most=0.02)
+    with pytest.warns(CalibrationWarning, match="10 are too few .* at least 149"):
+        found = calibrate(policy, range(10), at_most=0.02)
     assert found.level == KofN(5, 5)
     assert found.rate == found.bound == 0
+
+
+@pytest.mark.parametrize(("at_most", "confidence", "needed"), [(0.1, 0.9, 22), (0.05, 0.95, 59)])
+def test_the_number_asked_for_is_just_enough(at_most: float, confidence: float, needed: int):
+    policy = CautiousPolicy(belief_with(0, needed, 4), "1-of-2", num_iterations=2)
+    options = {"at_most": at_most, "confidence": confidence}
+    assert calibrate(policy, range(needed), **options).level == KofN(1, 2)
+    with pytest.warns(CalibrationWarning, match=f"at least {needed},"):
+        assert calibrate(policy, range(needed - 1), **options).level == KofN(2, 2)
+
+
+def test_whoever_asks_is_told_how_far_it_is():
+    told = []
+    policy = CautiousPolicy(belief_with(0, 60, 4), "1-of-2", num_iterations=3)
+    calibrate(policy, range(60), at_most=0.05, progress=lambda *step: told.append(step))
+    assert told == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_the_p_value_is_that_of_a_binomial_or_better_and_never_lies():
@@ -85,7 +102,7 @@ class Known(CautiousPolicy):
     def __init__(self, table: torch.Tensor) -> None:
         self.level, self._known = KofN(1, 4), table
 
-    def caution_at(self, levels, states):
+    def caution_at(self, levels, states, progress=None):
         return self._known[:, states]
 
 

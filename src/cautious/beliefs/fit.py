@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict
@@ -18,11 +17,12 @@ from cautious.beliefs.images import ImageTraining
 from cautious.beliefs.loss import checked_rewards
 from cautious.beliefs.module_network import ModuleNetwork, ModuleTraining, as_inputs
 from cautious.beliefs.shards import TrainingSettings
-from cautious.beliefs.training import Progress, train
+from cautious.beliefs.training import Progress, as_progress, train
+from cautious.beliefs.units import Units
 from cautious.beliefs.vector_network import VectorNetwork
 from cautious.errors import InvalidInputError
 from cautious.seeding import stream
-from cautious.types import ArrayLike, as_float_tensor, as_folder, as_number, check_shape, chosen_device, parse_flag
+from cautious.types import ArrayLike, as_float_tensor, as_folder, as_number, check_shape, chosen_device
 
 NetworkChoice = str | Callable[[], torch.nn.Module]
 
@@ -50,9 +50,10 @@ def fit_ensemble(
         inputs: Familiar states, one row each: vectors [S, ...], or images [S, 28, 28].
         rewards: What each action paid in each of them, [S, A]; NaN where it was not tried (logged feedback): such an entry
             carries no loss.
-        network: "image" is the paper's convolutional network, "vector" two hidden layers of 64; "auto" takes the first for
-            images [S, 28, 28] and the second otherwise. Or a function without arguments that returns a torch module from
-            inputs [B, ...] to rewards [B, A].
+        network: "image" is the paper's convolutional network, "vector" two hidden layers of 64 that learn each feature's
+            and the rewards' units by themselves; "auto" takes the first for images [S, 28, 28] and the second otherwise. Or a
+            function without arguments that returns a torch module from inputs [B, ...] to rewards [B, A]; it meets both as
+            they are.
         num_models: M; at least as many as a level's n.
         num_epochs: Passes over the data.
         batch_size: B.
@@ -67,7 +68,7 @@ def fit_ensemble(
             it is too narrow or too poor. 0 trains on everything and does not look.
 
     Returns:
-        The trained ensemble.
+        The trained ensemble. Its `losses` are in the rewards' units, squared.
 
     >>> states = torch.linspace(-1, 1, 40)[:, None]
     >>> belief = fit_ensemble(states, torch.cat([states, -states], dim=1), num_models=4, num_epochs=60, batch_size=8,
@@ -84,7 +85,7 @@ def fit_ensemble(
     lesson = _lesson(network, states[familiar], table[familiar], weights)
     place = chosen_device(device)
     folder = None if checkpoint_dir is None else as_folder(checkpoint_dir, "checkpoint_dir")
-    trained = train(lesson, settings, device=place, checkpoint_dir=folder, progress=_as_progress(progress))
+    trained = train(lesson, settings, device=place, checkpoint_dir=folder, progress=as_progress(progress, "training"))
     if not bool(trained.parameters.isfinite().all()):
         raise InvalidInputError(
             f"learning_rate={learning_rate}: training diverged (weights that are not finite); use a smaller one, and inputs "
@@ -127,8 +128,9 @@ def _lesson(
         return ImageTraining(states, rewards, loss_weights)
     if callable(network):
         return ModuleTraining(ModuleNetwork(network, states), states, rewards, loss_weights)
-    default = VectorNetwork(tuple(states.shape[1:]), rewards.shape[1])
-    return ModuleTraining(default, states.flatten(1), rewards, loss_weights)
+    units = Units.of(states.flatten(1), rewards)
+    default = VectorNetwork(tuple(states.shape[1:]), rewards.shape[1], units=units)
+    return ModuleTraining(default, default.as_states(states)[0], rewards, loss_weights)
 
 
 def _split(known: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
@@ -140,15 +142,3 @@ def _split(known: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
     familiar, held_out = order[count:], order[:count]
     needed = known[held_out][:, ~known[familiar].any(dim=0)].any(dim=1)
     return torch.cat([familiar, held_out[needed]]).sort().values, held_out[~needed].sort().values
-
-
-def _as_progress(progress: bool | Progress) -> Progress | None:
-    if progress is None or callable(progress):
-        return progress
-    if not parse_flag(progress, "progress") or not sys.stderr.isatty():
-        return None
-
-    def tell(done: int, total: int) -> None:
-        print(f"\rtraining: {100 * done // total} %", end="\n" if done == total else "", file=sys.stderr, flush=True)
-
-    return tell

@@ -27,6 +27,11 @@ def checked_loss_weights(loss_weights: Any, num_actions: int) -> Tensor:
 def checked_rewards(rewards: Any) -> Tensor:
     """Training rewards [..., S, A]: NaN where an action was not tried, finite elsewhere, every action tried somewhere."""
     table = as_float_tensor(rewards, "rewards")
+    if table.dim() == 1:
+        raise InvalidInputError(
+            f"rewards: expected shape [S, A], got {list(table.shape)}; give each action a column, with NaN where it was not "
+            "tried. If there is only one action, pass rewards[:, None]."
+        )
     check_shape(table, "... S A", "rewards")
     if bool(table.isinf().any()):
         raise InvalidInputError("rewards: some are infinite; use NaN for what was not tried.")

@@ -33,6 +33,8 @@ class ModuleNetwork:
 
     name = "module"
     block: Mapping[str, tuple[int, int]] = MappingProxyType({"cpu": (WIDTH, 64), "cuda": (WIDTH, 1024)})
+    constants: tuple[Tensor, ...] = ()
+    """Numbers beside weights and data that training depends on."""
 
     def __init__(self, factory: Factory, example: Tensor) -> None:
         """Build one module to learn its shape, and try it on an example [B, ...]."""
@@ -169,7 +171,8 @@ def as_inputs(states: Any, shape: tuple[int, ...] | None = None) -> Tensor:
     """Inputs as float32 [S, ...], checked to be finite and of the given shape behind S."""
     inputs = as_float_tensor(states, "inputs").float()
     if inputs.dim() < 2 or not len(inputs):
-        raise InvalidInputError(f"inputs: expected one row a state, [S, ...], got shape {list(inputs.shape)}.")
+        one = "; for one state pass states[None], a batch of one" if inputs.dim() == 1 and len(inputs) else ""
+        raise InvalidInputError(f"inputs: expected one row a state, [S, ...], got shape {list(inputs.shape)}{one}.")
     check_finite(inputs, "inputs")
     if shape is not None and tuple(inputs.shape[1:]) != shape:
         raise InvalidInputError(f"inputs: expected shape [S, {', '.join(map(str, shape))}], got {list(inputs.shape)}.")
@@ -198,7 +201,7 @@ class ModuleTraining:
         weights = checked_loss_weights(loss_weights, network.num_actions)
         self._inputs, self._rewards, self._weights = (part.float().to(device) for part in (inputs, rewards, weights))
         self.num_samples, self.num_parameters = len(inputs), network.num_parameters
-        self.fingerprint = fingerprint_of(self._inputs, self._rewards, self._weights)
+        self.fingerprint = fingerprint_of(self._inputs, self._rewards, self._weights, *network.constants)
 
     def to(self, device: torch.device) -> ModuleTraining:
         """The same on `device`."""

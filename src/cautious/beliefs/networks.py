@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cautious.beliefs.image_network import ImageNetwork
 from cautious.beliefs.module_network import ModuleNetwork
+from cautious.beliefs.units import Units
 from cautious.beliefs.vector_network import VectorNetwork
 from cautious.errors import BadFileError, InvalidInputError
 
@@ -94,9 +95,14 @@ def restored(found: dict[str, Any], path: Any, given: Any = None) -> Network:
             found.get("state_shape", [found.get("num_inputs")]),
             found.get("hidden"),
         )  # as early files say it
-        if _shape(shape) and _shape(hidden) and _counts(found.get("num_actions")):
-            return VectorNetwork(tuple(shape), found["num_actions"], tuple(hidden))  # type: ignore[arg-type]
-        raise BadFileError(f"{path}: num_actions must be a count, and state_shape and hidden lists of them.")
+        if not _shape(shape) or not _shape(hidden) or not _counts(found.get("num_actions")):
+            raise BadFileError(f"{path}: num_actions must be a count, and state_shape and hidden lists of them.")
+        units = Units.read(found.get("units"), math.prod(shape))
+        if units is None:
+            raise BadFileError(
+                f"{path}: units must be shift and scale, {math.prod(shape)} numbers each, and reward; no scale is 0 or less."
+            )
+        return VectorNetwork(tuple(shape), found["num_actions"], tuple(hidden), units)  # type: ignore[arg-type]
     raise BadFileError(
         f"{path}: network {name!r} is not one that this version builds by itself; if it is your own, pass the function that "
         "made it: RewardEnsemble.load(folder, network=...)."

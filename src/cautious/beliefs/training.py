@@ -7,6 +7,7 @@ whichever shard, after whichever interruption.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ from cautious.beliefs.crew import Board, Crew, Job, Progress, fair_shard_size, s
 from cautious.beliefs.epochs import Luck, train_epoch
 from cautious.beliefs.memory import keep_freed_memory
 from cautious.beliefs.shards import Checkpoints, Shard, StackedNetwork, TrainingSettings
-from cautious.types import parse_count
+from cautious.types import parse_count, parse_flag
 
 CHECKPOINT_SECONDS = 20.0
 """How much work an interruption may cost at most, about."""
@@ -190,3 +191,16 @@ def _epochs_a_call(num_epochs: int, seconds: float, most: int) -> int:
     """How many epochs the next call may take, where `num_epochs` took so many seconds: at most four times as many."""
     share = CALL_SECONDS / max(seconds, 1e-3)
     return max(1, min(int(num_epochs * min(share, 4)), most))
+
+
+def as_progress(progress: bool | Progress | None, title: str) -> Progress | None:
+    """Whom to tell: a function as it is; for True a line on the terminal, where there is one."""
+    if progress is None or callable(progress):
+        return progress
+    if not parse_flag(progress, "progress") or not sys.stderr.isatty():
+        return None
+
+    def tell(done: int, total: int) -> None:
+        print(f"\r{title}: {100 * done // total} %", end="\n" if done == total else "", file=sys.stderr, flush=True)
+
+    return tell

@@ -10,17 +10,36 @@ from torch import Tensor, nn
 
 from cautious.beliefs.loss import squared_error
 from cautious.beliefs.module_network import ModuleNetwork, as_inputs
+from cautious.beliefs.units import Units
 
 
 class VectorNetwork(ModuleNetwork):
-    """The default for vectors: two hidden layers with ReLU."""
+    """The default for vectors: two hidden layers with ReLU, between numbers in units of their own (`Units`).
+
+    States come in and rewards go out in the caller's units; losses are in those of the rewards, squared.
+    """
 
     name = "vector"
 
-    def __init__(self, state_shape: tuple[int, ...], num_actions: int, hidden: tuple[int, ...] = (64, 64)) -> None:
-        """Layers from all numbers of a state over `hidden` to `num_actions`."""
+    def __init__(
+        self,
+        state_shape: tuple[int, ...],
+        num_actions: int,
+        hidden: tuple[int, ...] = (64, 64),
+        units: Units | None = None,
+    ) -> None:
+        """Layers from all numbers of a state over `hidden` to `num_actions`; without `units`, numbers as they are."""
         num_inputs = math.prod(state_shape)
-        self._described = {"state_shape": list(state_shape), "num_actions": num_actions, "hidden": list(hidden)}
+        own = Units.plain(num_inputs) if units is None else units
+        self._shift, self._scale = (torch.tensor(part, dtype=torch.float64) for part in (own.shift, own.scale))
+        self._reward = own.reward
+        self.constants = (self._shift, self._scale, torch.tensor(own.reward, dtype=torch.float64))
+        self._described = {
+            "state_shape": list(state_shape),
+            "num_actions": num_actions,
+            "hidden": list(hidden),
+            "units": own.describe(),
+        }
 
         def make() -> nn.Module:
             layers: list[nn.Module] = []
@@ -32,27 +51,35 @@ class VectorNetwork(ModuleNetwork):
         self.state_shape = state_shape
 
     def describe(self) -> dict[str, Any]:
-        """Shape of a state and sizes of the layers."""
+        """Shape of a state, sizes of the layers, and units."""
         return dict(self._described)
 
     def as_states(self, states: Any) -> tuple[Tensor, ...]:
-        """States of the shape that the network was made for, each as one row."""
-        return (as_inputs(states, self.state_shape).flatten(1),)
+        """States of the shape that the network was made for, each as one row, in the network's units."""
+        rows = as_inputs(states, self.state_shape).flatten(1)
+        return (((rows - self._shift.to(rows.device)) / self._scale.to(rows.device)).float(),)
+
+    def predict(self, parameters: Tensor, *states: Tensor) -> Tensor:
+        """Every model's rewards, in the caller's units: [M, P], rows of `as_states` -> [M, S, A]."""
+        return super().predict(parameters, *states) * self._reward
 
     def _block_step(
         self, parameters: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """By the chain rule, written out: several times as fast as `torch.func` at this size."""
+        """By the chain rule, written out: several times as fast as `torch.func` at this size.
+
+        The gradient is that of the loss in the network's units, so that a learning rate means the same in any.
+        """
         part = list(self.split(parameters).values())
         kernels, biases = part[::2], part[1::2]  # [W, out, in], [W, out]
         seen = [inputs]
         for number, (kernel, bias) in enumerate(zip(kernels, biases, strict=True)):
             following = torch.baddbmm(bias.unsqueeze(1), seen[-1], kernel.transpose(1, 2))
             seen.append(following.relu_() if number < len(kernels) - 1 else following)
-        losses, slope = squared_error(seen.pop(), targets, weights, inputs.shape[1])
+        losses, slope = squared_error(seen.pop(), targets / self._reward, weights, inputs.shape[1])
         gradients: list[Tensor] = []
         for kernel in reversed(kernels):
             before = seen.pop()
             gradients[:0] = [torch.bmm(slope.transpose(1, 2), before).flatten(1), slope.sum(dim=1)]
             slope = torch.ops.aten.threshold_backward(torch.bmm(slope, kernel), before, 0)  # zero where the ReLU is
-        return losses, torch.cat(gradients, dim=1)
+        return losses * self._reward**2, torch.cat(gradients, dim=1)

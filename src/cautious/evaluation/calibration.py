@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import scipy.stats
 from torch import Tensor
 
+from cautious.beliefs.training import Progress, as_progress
 from cautious.errors import InvalidInputError
 from cautious.ops.risk import KofN
 from cautious.policy import CautiousPolicy
 from cautious.types import as_number
+
+
+class CalibrationWarning(UserWarning):
+    """A dial could not be calibrated with the states given."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,8 @@ class Calibration:
 
     level: KofN
     rate: float
-    """Mean caution on the familiar states given: how often it departs from ordinary behaviour there."""
+    """Mean caution on the familiar states given: how far it departs from ordinary behaviour there (total variation,
+    not the share of states in which it does)."""
     bound: float
     """With the confidence asked for, the rate on all familiar states is below this (`at_most`, or less)."""
     at_most: float
@@ -31,9 +38,16 @@ class Calibration:
 
 
 def calibrate(
-    policy: CautiousPolicy, familiar_states: Any, *, at_most: float = 0.02, confidence: float = 0.95
+    policy: CautiousPolicy,
+    familiar_states: Any,
+    *,
+    at_most: float = 0.02,
+    confidence: float = 0.95,
+    progress: bool | Progress = True,
 ) -> Calibration:
     """Find the most cautious level whose rate of departing from ordinary behaviour on familiar states stays low.
+
+    The rate is the mean caution (`Decision.caution`), not the share of states in which anything differs.
 
     Levels n-of-n, (n-1)-of-n, ... 1-of-n are tested in this order, each against "its rate is above `at_most`", until one cannot
     reject it (fixed-sequence testing; Angelopoulos et al., "Learn then Test", 2021). So with probability `confidence` over
@@ -43,7 +57,8 @@ def calibrate(
         policy: Its belief, and n of its level; its k is what is looked for. An ordinary policy (n-of-n) departs never.
         familiar_states: States like those to come, and not those that the belief was trained on: [B, ...] as `decide` takes.
         at_most: The rate that is allowed, in (0, 1).
-        confidence: How certain to be, in (0, 1).
+        confidence: How certain to be, in (0, 1). With fewer states than these two need, it warns and returns n-of-n.
+        progress: True shows a line; or a function that is told (iterations done, iterations in all); False is silent.
     """
     if not isinstance(policy, CautiousPolicy):
         raise InvalidInputError(f"policy is a {type(policy).__name__}; pass a cautious.CautiousPolicy.")
@@ -52,7 +67,7 @@ def calibrate(
             raise InvalidInputError(f"{name}={value!r} must be between 0 and 1, both excluded.")
     n = policy.level.n
     levels = [KofN(k, n) for k in range(n, 0, -1)]
-    caution = policy.caution_at(levels, familiar_states)  # [L, B]
+    caution = policy.caution_at(levels, familiar_states, as_progress(progress, "calibrating"))  # [L, B]
     tried, chosen = [], None
     for level, rates in zip(levels, caution.unbind(), strict=True):
         rate = float(rates.mean())
@@ -63,8 +78,22 @@ def calibrate(
         chosen = level, rates
     assert chosen is not None
     level, rates = chosen
+    if level.k == n > 1:
+        _warn_if_few(len(rates), at_most, confidence)
     bound = upper_bound(rates, 1 - confidence) if level.k < n else 0.0
     return Calibration(level, float(rates.mean()), min(bound, at_most), at_most, confidence, tuple(tried))
+
+
+def _warn_if_few(num_states: int, at_most: float, confidence: float) -> None:
+    """Say so where no rate at all, not even nought, could have been shown to be allowed."""
+    needed = math.ceil(math.log(1 - confidence) / math.log1p(-at_most))  # (1 - at_most)^B <= 1 - confidence
+    if num_states < needed:
+        warnings.warn(
+            f"familiar_states: {num_states} are too few to show a rate of at most {at_most:g} with confidence {confidence:g}, "
+            f"so the ordinary level came out; give at least {needed}, or allow more.",
+            CalibrationWarning,
+            stacklevel=3,
+        )
 
 
 def above_p_value(losses: Tensor, threshold: float) -> float:

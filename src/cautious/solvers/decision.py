@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -20,7 +20,7 @@ class Decision:
     """Total variation distance from the ordinary (risk-neutral) policy, [B]: 0 acts as usual, 1 entirely differently."""
     ordinary: Tensor
     """The ordinary policy, [B, A]."""
-    _opinions: Callable[[], Tensor]
+    _opinions: Callable[[], Tensor] = field(repr=False)
 
     def opinions(self) -> Tensor:
         """What each model says each action pays, [M, B, A]; computed on demand."""
