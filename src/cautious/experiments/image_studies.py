@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cautious.beliefs.memory import give_back_freed_memory
 from cautious.evaluation.images import behaviour, frequencies, frequencies_by_label, most_likely
 from cautious.experiments.image_settings import ImageExperiment
 from cautious.experiments.progress import SharedBar, Tell
@@ -87,7 +88,10 @@ def _solved(
 ) -> tuple[Tensor, Tensor, list[int]]:
     """Policies of every level and run [L, R, S, A], their values under the sampled rewards [L, R, T], and reshuffles [L]."""
     policies, values, reshuffles = [], [], []
-    for levels in _together(experiment, rewards):
+    together = _together(experiment, rewards)
+    for levels in together:
+        if len(together) > 1:
+            give_back_freed_memory()
         solution = solve_bandit(
             rewards,
             levels,
