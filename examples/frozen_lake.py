@@ -6,7 +6,7 @@ about nought there, so each model has its own idea of what a hot tile would pay.
 `TabularMDP.from_gymnasium`.
 
 On another lake of the same kind (familiar) the cautious policy walks the shortest way to the goal, as the ordinary one does. On
-the lake with a hot strip (novel) the ordinary policy crosses it or not, as the models happen to see it on average, which depends
+the lake with a hot strip (novel) the ordinary policy crosses it or not, as the models happen to see it on average, which hangs
 on the seed (with 3, 4 and 6 of 0 to 9 it crosses); the cautious one goes round. No one said that heat is dangerous: the models
 differ, and that is all.
 
