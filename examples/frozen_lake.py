@@ -6,13 +6,13 @@ about nought there, so each model has its own idea of what a hot tile would pay.
 `TabularMDP.from_gymnasium`.
 
 On another lake of the same kind (familiar) the cautious policy walks the shortest way to the goal, as the ordinary one does. On
-the lake with a hot strip (novel) the ordinary policy walks onto it, and may even stay there, since on average the models see
-nothing wrong with it; the cautious one goes round (with some seeds it crosses, but does not stay). No one said that heat is
-dangerous: the models differ, and that is all.
+the lake with a hot strip (novel) the ordinary policy crosses it or not, as the models happen to see it on average, which hangs
+on the seed (with 3, 4 and 6 of 0 to 9 it crosses); the cautious one goes round. No one said that heat is dangerous: the models
+differ, and that is all.
 
 Watch where the two walk, not the caution of single states: shortest ways are many, and two policies may take different ones.
 
-    python examples/frozen_lake.py
+    python examples/frozen_lake.py --seed 3
 """
 
 from __future__ import annotations

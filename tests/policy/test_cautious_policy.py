@@ -124,3 +124,9 @@ def test_mistakes_are_named(generator):
     mdp = TabularMDP(torch.ones(1, 2, 1), [1.0], 0.5)
     with pytest.raises(InvalidInputError, match="array"):
         CautiousPolicy(Own(), "1-of-2", mdp=mdp)
+
+
+def test_a_decision_shows_what_it_decides_and_nothing_private():
+    shown = repr(CautiousPolicy(torch.rand(4, 1, 2), "1-of-2", num_iterations=2).decide([0]))
+    assert "action=" in shown
+    assert "_opinions" not in shown
