@@ -179,9 +179,11 @@ KINDS = {
         lambda folder: parts_of_world(load_mdp(folder / "mdp.safetensors")),
         together=False,
     ),
-    "rewards, or a solution's policy": Kind(
-        lambda folder, seed: save_tensors(folder / "rewards.safetensors", {"rewards": normal(seed, 3, 2, 2)}) and None,
-        lambda folder: load_array(folder / "rewards.safetensors", "rewards"),
+    "array of a solution, or of rewards": Kind(
+        lambda folder, seed: (
+            save_tensors(folder / "policy.safetensors", {"average_policy": normal(seed, 3, 2)}) and None
+        ),
+        lambda folder: load_array(folder / "policy.safetensors", "average_policy"),
         together=False,
     ),
     "images, IDX.gz": Kind(make_images(".gz"), read_images, together=False),

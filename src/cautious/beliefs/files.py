@@ -33,6 +33,7 @@ CHECKSUM, FILES = "checksum", "files"
 """Entries that are not content: a file's own checksum, and those of the files that belong to it."""
 KIND = "cautious-sha256:"
 FORM, LENGTH = re.compile(".{15}:[0-9a-f]{64}"), 80
+"""What a checksum starts with, and what it still looks like if that is damaged."""
 UNREADABLE = (ValueError, OSError, KeyError, EOFError, RecursionError, TokenError, safetensors.SafetensorError)
 """What the readers raise on a file that is not what it should be."""
 
