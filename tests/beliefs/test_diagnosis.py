@@ -52,8 +52,8 @@ def test_agreement_where_familiar_alone_is_no_concern(generator):
     """Four kinds of tiles, learned almost perfectly: the models agree on them, and not on what they never saw."""
     kinds = torch.tensor([[1.0, -1, -1, 0], [-1, 1, -1, 0], [1, -1, 1, 0], [0, 0, 1, 1]])
     number = torch.arange(200) % 4
-    states = kinds[number] + 0.05 * torch.randn(200, 4, generator=generator)
-    belief = fitted_quietly(states, torch.tensor([0.0, -1, 1, 0])[number][:, None], num_epochs=100)
+    states = kinds[number] + 0.02 * torch.randn(200, 4, generator=generator)
+    belief = fitted_quietly(states, torch.tensor([0.0, -1, 1, 0])[number][:, None], num_epochs=300, batch_size=180)
     found = belief.diagnosis
     assert found.disagreement < 0.02 * found.reward_deviation  # they do agree where familiar
     assert found.unfamiliar_disagreement > 5 * found.disagreement
