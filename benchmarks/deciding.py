@@ -1,4 +1,7 @@
-"""`CautiousPolicy.decide`: how long one observation and batches take, against loops over models, states and iterations."""
+"""`CautiousPolicy.decide`: how long one observation and batches take, against loops over models, states and iterations.
+
+python -m benchmarks.deciding
+"""
 
 from __future__ import annotations
 
@@ -19,3 +22,7 @@ def bench_deciding() -> list[str]:
                 f"{found.ratio:5.1f} x   {count / found.ours:7.0f} a second"
             )
     return lines
+
+
+if __name__ == "__main__":
+    print("\n".join(bench_deciding()))
