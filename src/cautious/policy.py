@@ -10,30 +10,16 @@ from typing import Any, Protocol
 import numpy as np
 from torch import Tensor
 
-from cautious.beliefs.ensemble import RewardEnsemble
-from cautious.beliefs.files import (
-    FORMAT,
-    FORMATS,
-    checksum_of,
-    listed,
-    load_json,
-    load_tensors,
-    pick,
-    save_json,
-    save_tensors,
-)
 from cautious.beliefs.table import TableBelief, state_numbers
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.ops.risk import KofN
 from cautious.seeding import stream
 from cautious.solvers.bandit import solve_bandit
 from cautious.solvers.mdp import solve_mdp
-from cautious.solvers.mdp_files import load_mdp, save_mdp
 from cautious.solvers.optimal import optimal_policy
+from cautious.solvers.policy_files import load_policy, save_policy
 from cautious.types import Sampling, as_float_tensor, check_finite, check_shape, parse_choice, parse_count
 from cautious.worlds.mdp import TabularMDP
-
-ENSEMBLE, TABLE, WORLD = "belief/ensemble.json", "belief.safetensors", "mdp.safetensors"
 
 
 class Belief(Protocol):
@@ -158,53 +144,23 @@ class CautiousPolicy:
 
     def save(self, folder: Path | str) -> None:
         """Write the policy with its belief (safetensors, JSON)."""
-        if not isinstance(self.belief, (RewardEnsemble, TableBelief)):
-            raise InvalidInputError(
-                f"save: a belief of type {type(self.belief).__name__} cannot be written; a RewardEnsemble or an array can."
-            )
-        folder, files = Path(folder), {}
-        if isinstance(self.belief, RewardEnsemble):
-            self.belief.save(folder / "belief")
-            files[ENSEMBLE] = checksum_of(load_json(folder / ENSEMBLE))
-        else:
-            files[TABLE] = save_tensors(folder / TABLE, {"rewards": self.belief.table})
-        if self.mdp is not None:
-            files[WORLD] = save_mdp(folder / WORLD, self.mdp)
-        described = {
-            "format": FORMAT,
-            "belief": "ensemble" if ENSEMBLE in files else "table",
+        settings = {
             "level": str(self.level),
             "num_iterations": self._num_iterations,
             "sampling": str(self._sampling),
             "seed": self._seed,
-            "mdp": self.mdp is not None,
         }
-        save_json(folder / "policy.json", described, files)
+        save_policy(Path(folder), settings, self.belief, self.mdp)
 
     @classmethod
     def load(cls, folder: Path | str, network: Any = None) -> CautiousPolicy:
         """Read what `save` wrote; runs no code from it. `network` as in `RewardEnsemble.load`."""
-        folder = Path(folder)
-        path = folder / "policy.json"
-        found = load_json(path)
-        if (
-            not isinstance(found, dict)
-            or found.get("format") not in FORMATS
-            or found.get("belief") not in ("ensemble", "table")
-        ):
-            raise BadFileError(f"{path}: not a policy that this version reads (format {FORMAT}).")
-        belief: Any
-        if found["belief"] == "ensemble":
-            load_json(folder / ENSEMBLE, listed(found, ENSEMBLE))
-            belief = RewardEnsemble.load(folder / "belief", network)
-        else:
-            belief = pick(load_tensors(folder / TABLE, listed(found, TABLE)), "rewards", folder / TABLE)
-        options = {name: found.get(name) for name in ("num_iterations", "sampling", "seed")}
         try:
-            mdp = load_mdp(folder / WORLD, listed(found, WORLD)) if found.get("mdp") else None
+            found, belief, mdp = load_policy(Path(folder), network)
+            options = {name: found.get(name) for name in ("num_iterations", "sampling", "seed")}
             return cls(belief, found.get("level"), mdp=mdp, **options)  # type: ignore[arg-type]
         except InvalidInputError as error:
-            raise BadFileError(f"{path}: {error}") from None
+            raise BadFileError(f"{folder}: {error}") from None
 
     def _rewards(self, states: Any) -> Tensor:
         rewards = as_float_tensor(self.belief.rewards(states), "belief")
