@@ -10,18 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.ensemble import RewardEnsemble
-from cautious.beliefs.files import (
-    FORMAT,
-    FORMATS,
-    checksum_of,
-    listed,
-    load_json,
-    load_tensors,
-    pick,
-    save_json,
-    save_tensors,
-)
 from cautious.beliefs.observations import as_batch
 from cautious.beliefs.table import TableBelief, state_numbers
 from cautious.errors import BadFileError, InvalidInputError
@@ -31,8 +19,8 @@ from cautious.solvers.bandit import solve_bandit
 from cautious.solvers.cfr import Progress
 from cautious.solvers.decision import Decision, decision_of, greedy, total_variation
 from cautious.solvers.mdp import solve_mdp
-from cautious.solvers.mdp_files import load_mdp, save_mdp
 from cautious.solvers.optimal import optimal_policy
+from cautious.solvers.policy_files import load_policy, save_policy
 from cautious.solvers.solve import parse_levels
 from cautious.types import (
     Sampling,
@@ -46,8 +34,6 @@ from cautious.types import (
     parse_flag,
 )
 from cautious.worlds.mdp import TabularMDP
-
-ENSEMBLE, TABLE, WORLD = "belief/ensemble.json", "belief.safetensors", "mdp.safetensors"
 
 
 class Belief(Protocol):
@@ -155,50 +141,21 @@ class CautiousPolicy:
 
     def save(self, folder: Path | str) -> None:
         """Write the policy with its belief (safetensors, JSON)."""
-        folder, files = as_folder(folder), {}
-        if not isinstance(self.belief, (RewardEnsemble, TableBelief)):
-            raise InvalidInputError(
-                f"save: a belief of type {type(self.belief).__name__} cannot be written; a RewardEnsemble or an array can."
-            )
-        if isinstance(self.belief, RewardEnsemble):
-            self.belief.save(folder / "belief")
-            files[ENSEMBLE] = checksum_of(load_json(folder / ENSEMBLE))
-        else:
-            files[TABLE] = save_tensors(folder / TABLE, {"rewards": self.belief.table})
-        if self.mdp is not None:
-            files[WORLD] = save_mdp(folder / WORLD, self.mdp)
-        described = {
-            "format": FORMAT,
-            "belief": "ensemble" if ENSEMBLE in files else "table",
+        settings = {
             "level": str(self.level),
             "num_iterations": self._num_iterations,
             "sampling": str(self._sampling),
             "seed": self._seed,
-            "mdp": self.mdp is not None,
         }
-        save_json(folder / "policy.json", described, files)
+        save_policy(as_folder(folder), settings, self.belief, self.mdp)
 
     @classmethod
     def load(cls, folder: Path | str, network: Any = None) -> CautiousPolicy:
         """Read what `save` wrote; runs no code from it. `network` as in `RewardEnsemble.load`."""
-        folder = as_path(folder, "folder")
-        path = folder / "policy.json"
-        found = load_json(path)
-        if (
-            not isinstance(found, dict)
-            or found.get("format") not in FORMATS
-            or found.get("belief") not in ("ensemble", "table")
-        ):
-            raise BadFileError(f"{path}: not a policy that this version reads (format {FORMAT}).")
-        belief: Any
-        if found["belief"] == "ensemble":
-            load_json(folder / ENSEMBLE, listed(found, ENSEMBLE))
-            belief = RewardEnsemble.load(folder / "belief", network)
-        else:
-            belief = pick(load_tensors(folder / TABLE, listed(found, TABLE)), "rewards", folder / TABLE)
-        options = {name: found.get(name) for name in ("num_iterations", "sampling", "seed")}
+        path = as_path(folder, "folder")
         try:
-            mdp = load_mdp(folder / WORLD, listed(found, WORLD)) if found.get("mdp") else None
+            found, belief, mdp = load_policy(path, network)
+            options = {name: found.get(name) for name in ("num_iterations", "sampling", "seed")}
             return cls(belief, found.get("level"), mdp=mdp, **options)  # type: ignore[arg-type]
         except InvalidInputError as error:
             raise BadFileError(f"{path}: {error}") from None

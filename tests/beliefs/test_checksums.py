@@ -147,6 +147,26 @@ def test_files_of_earlier_versions_are_taken(tmp_path, kind):
     assert torch.equal(decided.probabilities, policy(kind, 1).decide(states).probabilities)
 
 
+@pytest.mark.parametrize(
+    ("kind", "files"),
+    [
+        ("ensemble", ["belief/ensemble.json", "belief/models.safetensors"]),
+        ("mdp", ["belief.safetensors", "mdp.safetensors"]),
+    ],
+)
+def test_a_save_over_files_of_an_earlier_version_that_is_killed_is_seen(tmp_path, kind, files):
+    for seed in (1, 2):
+        policy(kind, seed).save(tmp_path / str(seed))
+    without_checksums(tmp_path / "1")
+    for name in files:
+        own = tmp_path / "mixed"
+        shutil.copytree(tmp_path / "1", own)
+        shutil.copyfile(tmp_path / "2" / name, own / name)
+        with pytest.raises(BadFileError, match="a save was interrupted"):
+            CautiousPolicy.load(own)
+        shutil.rmtree(own)
+
+
 def test_the_shipped_beliefs_are_checked(tmp_path):
     for name in ("ask-for-help", "driving"):
         own = shutil.copytree(SHIPPED / name, tmp_path / name)

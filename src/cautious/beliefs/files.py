@@ -56,20 +56,20 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
     return checksum
 
 
-def load_tensors(path: Path, expected: str | None = None, *, required: bool = False) -> dict[str, Tensor]:
+def load_tensors(path: Path, expected: str | None = None, *, checked: bool | None = None) -> dict[str, Tensor]:
     """Read all tensors of a safetensors file; runs no code from it.
 
     Args:
         path: The file.
         expected: The checksum that another file has for it (`listed`).
-        required: Refuse a file without a checksum.
+        checked: Whether it must have a checksum (True), or must not (False: it belongs to a file of an earlier version).
     """
     with _whole(path, "safetensors file"):
         with safetensors.safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             claims = _claims({name: text for name, text in (file.metadata() or {}).items() if len(text) == LENGTH})
-        if claims or required or expected is not None:
-            _compare(path, _checksum_of_tensors(tensors), claims, required, expected)
+        if claims or checked or expected is not None:
+            _compare(path, _checksum_of_tensors(tensors), claims, checked, expected)
     return tensors
 
 
@@ -103,23 +103,24 @@ def save_json(path: Path, content: Mapping[str, Any], files: Mapping[str, str] |
     return checksum
 
 
-def load_json(path: Path, expected: str | None = None, *, required: bool = False) -> Any:
+def load_json(path: Path, expected: str | None = None, *, checked: bool | None = None) -> Any:
     """Read a JSON file: its content with the list of its files, without its checksum.
 
     Args:
         path: The file.
         expected: The checksum that another file has for it (`listed`).
-        required: Refuse a file without a checksum, even if it does not say that it is of a format that has one.
+        checked: As in `load_tensors`; a file that says it is of a format with checksums must have one in any case.
     """
     with _whole(path, "JSON file"):
         text = path.read_text(encoding="utf-8")
         found = json.loads(text, parse_constant=_finite, parse_float=_finite, object_pairs_hook=_unique)
         entries = found if isinstance(found, dict) else {}
         claims = _claims(entries)
-        required = required or entries.get("format") == FORMAT
+        if checked is None and entries.get("format") == FORMAT:
+            checked = True
         own = {name: value for name, value in entries.items() if name != CHECKSUM} if claims else found
-        if claims or required or expected is not None:
-            _compare(path, checksum_of(own), claims, required, expected)
+        if claims or checked or expected is not None:
+            _compare(path, checksum_of(own), claims, checked, expected)
     return own
 
 
@@ -127,6 +128,11 @@ def listed(described: Any, name: str) -> str | None:
     """The checksum that a JSON file's content has for a file that belongs to it; None if it has none."""
     files = described.get(FILES) if isinstance(described, dict) else None
     return files.get(name) if isinstance(files, dict) else None
+
+
+def is_early(described: Any) -> bool:
+    """Whether a JSON file's content is of a version without checksums."""
+    return isinstance(described, dict) and described.get("format") == 1
 
 
 def checksum_of(content: Any) -> str:
@@ -164,13 +170,13 @@ def _resembles_checksum(value: Any) -> bool:
     return isinstance(value, str) and (value.startswith(KIND) or FORM.fullmatch(value) is not None)
 
 
-def _compare(path: Path, actual: str, claims: Mapping[str, Any], required: bool, expected: str | None) -> None:
-    if (claims or required) and claims != {CHECKSUM: actual}:
+def _compare(path: Path, actual: str, claims: Mapping[str, Any], checked: bool | None, expected: str | None) -> None:
+    if (claims or checked) and claims != {CHECKSUM: actual}:
         raise BadFileError(
             f"{path}: damaged, or changed since it was written: its checksum {'does not fit' if claims else 'is gone'}. "
             "Restore it from a copy, or delete it and make it again."
         )
-    if expected not in (None, actual):
+    if expected not in (None, actual) or (claims and checked is False):
         raise BadFileError(
             f"{path}: not the file that was saved with the others: a save was interrupted, or a file exchanged. Restore "
             "all of them from one copy, or make them again."

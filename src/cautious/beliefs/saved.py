@@ -9,7 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cautious.beliefs.files import FORMAT, FORMATS, listed, load_json, load_tensors, pick, save_json, save_tensors
+from cautious.beliefs.files import (
+    FORMAT,
+    FORMATS,
+    is_early,
+    listed,
+    load_json,
+    load_tensors,
+    pick,
+    save_json,
+    save_tensors,
+)
 from cautious.errors import BadFileError
 
 DESCRIPTION, WEIGHTS = "ensemble.json", "models.safetensors"
@@ -33,7 +43,7 @@ def load_description(folder: Path) -> dict[str, Any]:
 def load_models(folder: Path, described: Mapping[str, Any], num_parameters: int) -> tuple[Tensor, Tensor]:
     """Weights [M, P] and losses [M] of the models that `described` tells of, as float32."""
     path = folder / WEIGHTS
-    tensors = load_tensors(path, listed(described, WEIGHTS))
+    tensors = load_tensors(path, listed(described, WEIGHTS), checked=False if is_early(described) else None)
     parameters, losses = (pick(tensors, name, path) for name in ("parameters", "losses"))
     if parameters.dim() != 2 or parameters.shape[1] != num_parameters or not len(parameters):
         raise BadFileError(f"{path}: parameters have shape {list(parameters.shape)}, expected [M, {num_parameters}].")

@@ -14,7 +14,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.files import FORMAT, add_to, checksum_of, load_json, load_tensors, pick, save_json, save_tensors
+from cautious.beliefs.files import (
+    FORMAT,
+    add_to,
+    checksum_of,
+    is_early,
+    load_json,
+    load_tensors,
+    pick,
+    save_json,
+    save_tensors,
+)
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.seeding import seed_of, stream
 from cautious.types import as_number, parse_count
@@ -164,7 +174,7 @@ class Checkpoints:
 
     def _refuse_if_different(self, found: Any) -> None:
         there = found if isinstance(found, dict) else {}
-        self._early = there.get("format") == 1  # which had no checksums, but the same entries
+        self._early = is_early(there)  # which has the same entries
         early = {"format": FORMAT} if self._early else {}
         differing = [name for name, value in self._own.items() if (there | early).get(name) != value]
         if differing:
@@ -199,7 +209,7 @@ class Checkpoints:
         path = self._path(models)
         if not path.exists():
             return None
-        tensors = load_tensors(path, required=not self._early)
+        tensors = load_tensors(path, checked=None if self._early else True)
         if self._early:
             lacking = {
                 "running": torch.zeros(len(models)),

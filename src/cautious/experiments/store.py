@@ -139,7 +139,7 @@ class Store:
 
     def _described(self, stage: str) -> dict[str, Any]:
         path = self._path(stage, "json")
-        found = load_json(path, required=self._checked)
+        found = load_json(path, checked=True if self._checked else None)
         if not isinstance(found, dict):
             raise BadFileError(f"{path}: expected a JSON object.")
         if found.get(RUN, None if self._checked else self._identity(stage)) != self._identity(stage):

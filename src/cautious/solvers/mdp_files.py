@@ -17,9 +17,9 @@ def save_mdp(path: Path, mdp: TabularMDP) -> str:
     return save_tensors(path, {**parts, "discount": torch.tensor(mdp.discount, dtype=torch.float64)})
 
 
-def load_mdp(path: Path, expected: str | None = None) -> TabularMDP:
-    """Read a world; a two-dimensional table of transitions is taken as sparse. `expected` as in `load_tensors`."""
-    tensors = load_tensors(path, expected)
+def load_mdp(path: Path, expected: str | None = None, *, checked: bool | None = None) -> TabularMDP:
+    """Read a world; a two-dimensional table of transitions is taken as sparse. The rest is as in `load_tensors`."""
+    tensors = load_tensors(path, expected, checked=checked)
     transitions, start, discount = (
         pick(tensors, name, path) for name in ("transitions", "initial_state_dist", "discount")
     )
