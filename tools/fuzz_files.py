@@ -158,13 +158,15 @@ def fuzz(count: int, seed: int, keep: Path | None = None) -> tuple[dict[str, Cou
 
 
 def table(counts: dict[str, Counter[str]]) -> str:
-    """A row a kind."""
-    rows = [("kind", "files", *OUTCOMES)]
-    rows += [(kind, str(own.total()), *(str(own[name]) for name in OUTCOMES)) for kind, own in counts.items()]
-    total: Counter[str] = sum(counts.values(), Counter())
-    rows.append(("all", str(total.total()), *(str(total[name]) for name in OUTCOMES)))
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    return "\n".join([lines[0], f"|{'---|' * len(rows[0])}", *lines[1:]])
+    """A row a kind, and their sums with and without checksums."""
+    rows = dict(counts)
+    for checked, title in ((True, "**all with checksums**"), (False, "**all without**")):
+        rows[title] = sum((own for kind, own in counts.items() if KINDS[kind].checked == checked), Counter())
+    header = ("kind", "files", *OUTCOMES)
+    lines = [
+        f"| {kind} | {own.total()} | {' | '.join(str(own[name]) for name in OUTCOMES)} |" for kind, own in rows.items()
+    ]
+    return "\n".join([f"| {' | '.join(header)} |", f"|{'---|' * len(header)}", *lines])
 
 
 def main() -> None:
