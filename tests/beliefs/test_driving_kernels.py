@@ -77,7 +77,7 @@ class CountingNetwork(DrivingNetwork):
 
     def train_epochs(self, shard, settings, num_epochs):
         self.calls.append(num_epochs)
-        training.train_plainly(self, settings, shard, num_epochs)
+        train_plainly(self, settings, shard, num_epochs)
 
 
 def test_a_network_that_trains_itself_is_asked_for_many_epochs_at_once(monkeypatch):
@@ -132,7 +132,7 @@ def trained(network: DrivingNetwork, models: range, *cuts: int) -> Shard:
 def test_three_epochs_on_the_gpu_equal_plain_ones(on_gpu):
     ours = trained(on_gpu, range(64), 3)
     plain = Shard.fresh(on_gpu, SETTINGS, range(64), torch.device("cuda"))
-    training.train_plainly(on_gpu, SETTINGS, plain, 3)
+    train_plainly(on_gpu, SETTINGS, plain, 3)
     torch.testing.assert_close(ours.losses, plain.losses, rtol=1e-5, atol=0)  # float32 sums over 1,714 pairs
     for name in ("first_moment", "second_moment"):  # relative to the largest: float32 sums, and weights as below
         wanted = getattr(plain, name)

@@ -43,7 +43,7 @@ def adam_step(
     learning_rate: float,
     weight_decay: float = 0.0,
 ) -> None:
-    """One step of Adam with PyTorch's defaults and L2 weight decay, in place (`beliefs.training.adam_step`).
+    """One step of Adam with PyTorch's defaults and L2 weight decay, in place (`beliefs.epochs.adam_step`).
 
         m = β₁m + (1-β₁)g,   v = β₂v + (1-β₂)g²,   w = w - η m̂ / (√v̂ + ε)
 

@@ -38,7 +38,7 @@ def _add_product(binary, x, sums, EXACT: tl.constexpr):
 
 @triton.jit
 def adam(weights, mean, square, at, mask, slope, rate, correction, decay):
-    """One step of Adam on the weights at `at` (`beliefs.training.adam_step`)."""
+    """One step of Adam on the weights at `at` (`beliefs.epochs.adam_step`)."""
     weight = tl.load(weights + at, mask=mask, other=0.0)
     slope += decay * weight
     m = BETA_1 * tl.load(mean + at, mask=mask, other=0.0) + (1 - BETA_1) * slope
