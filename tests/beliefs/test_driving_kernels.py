@@ -13,6 +13,7 @@ import torch
 
 from cautious.beliefs import training
 from cautious.beliefs.driving import DrivingNetwork, familiar_network
+from cautious.beliefs.epochs import train_plainly
 from cautious.beliefs.shards import Shard, TrainingSettings
 from cautious.beliefs.training import train
 
