@@ -165,8 +165,11 @@ def test_a_worker_that_is_killed_costs_time_only(engine, place, expected, tmp_pa
 
 
 DRIVER = """
+import signal
 import sys
 from pathlib import Path
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have it ignored
 sys.path.insert(0, sys.argv[3])
 from cautious.experiments.launch.engine import open_engine
 from test_cluster import SLOW, slow_network
