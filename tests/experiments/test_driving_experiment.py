@@ -196,7 +196,7 @@ class TestCommandLine:
             (["watch", "driving", "--belief", str(tmp_path)], "no trained belief"),
             (["watch", "driving", "--level", "3-of-2"], "exceeds n=2"),
             (["watch", "driving", "--steps", "0"], "must be at least 1"),
-            (["watch", "driving", "--gif", "drive.png"], "must end in .gif"),
+            (["watch", "driving", "--gif", "drive.png"], "ends in .gif"),
             (["report", str(tmp_path)], "manifest.json"),
             (["reproduce", "driving", "--scale", "smoke", "--seed", "-1", "--out", str(tmp_path / "x")], "seed=-1"),
             (["reproduce", "driving", "--device", "abacus", "--out", str(tmp_path / "x")], "device='abacus'"),
