@@ -187,6 +187,13 @@ def test_interpreted_adam_is_the_engines(interpreted):
 
 
 @needs_triton
+def test_interpreted_encoding_is_its_definition(interpreted):
+    import encoding_cases
+
+    encoding_cases.check({name: interpreted[f"encoding/{name}"] for name in ("codes", "parts")})
+
+
+@needs_triton
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="the interpreter takes the CPU")
 def test_a_cpu_is_refused_with_a_way_out():
     case = INTERPRETED[0]
@@ -195,7 +202,9 @@ def test_a_cpu_is_refused_with_a_way_out():
 
 
 if __name__ == "__main__":
-    results = {}
+    import encoding_cases
+
+    results = {f"encoding/{name}": tensor for name, tensor in encoding_cases.run("cpu", ptx=False).items()}
     for each in INTERPRETED:
         results[f"{each.name}/losses"], results[f"{each.name}/gradient"] = fused(each, problem(each))
     own, plain = adam_pair("cpu")

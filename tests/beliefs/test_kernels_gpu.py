@@ -59,6 +59,12 @@ class TestOnGPU:
         runs = [fused(case, given, variant) for _ in range(50)]
         assert all(torch.equal(losses, runs[0][0]) and torch.equal(gradient, runs[0][1]) for losses, gradient in runs)
 
+    @pytest.mark.parametrize("ptx", [False, True])
+    def test_encoding_is_its_definition(self, ptx):
+        import encoding_cases
+
+        encoding_cases.check(encoding_cases.run("cuda", ptx))
+
     def test_adam_is_the_engines(self):
         for own, plain in zip(*adam_pair("cuda"), strict=True):
             torch.testing.assert_close(own, plain, rtol=1e-5, atol=1e-7)

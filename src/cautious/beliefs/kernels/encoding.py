@@ -58,8 +58,9 @@ def encode(tagged, activation, PTX: tl.constexpr):
         )
     else:
         offset = (tagged.to(tl.int32, bitcast=True) & 3).to(tl.int16)
-        bits = tl.maximum(activation, 0.0).to(tl.float16).to(tl.int16, bitcast=True)
-        return ((bits & -4) | offset).to(tl.int16)
+        value = activation.to(tl.float16)  # first round, then rectify: the compiler then rectifies two at a time
+        bits = tl.maximum(value, tl.zeros_like(value)).to(tl.int16, bitcast=True)
+        return ((bits & 0x7FFC) | offset).to(tl.int16)  # no sign bit: the maximum of -0 and 0 may be -0
 
 
 @triton.jit
@@ -73,7 +74,7 @@ def split_by_offset(gradient, encoded, PTX: tl.constexpr):
     """Gradient at a pooled unit as float16, and its four parts by the place that held the maximum.
 
     Args:
-        gradient: float32, at the pooled and rectified unit.
+        gradient: float32 [R, C] with C even, at the pooled and rectified unit.
         encoded: int16 of the same shape, from `encode`.
         PTX: As in `encode`.
 
@@ -105,11 +106,34 @@ def split_by_offset(gradient, encoded, PTX: tl.constexpr):
             pack=2,
         )
     else:
-        alive = tl.where(encoded > 3, gradient, 0.0).to(tl.float16)
-        offset = encoded & 3
-        zero = tl.zeros_like(alive)
-        part_0 = tl.where(offset == 0, alive, zero)
-        part_1 = tl.where(offset == 1, alive, zero)
-        part_2 = tl.where(offset == 2, alive, zero)
-        part_3 = tl.where(offset == 3, alive, zero)
-        return alive, part_0, part_1, part_2, part_3
+        # Masks are made two at a time in 32 bits and applied in 16, which the compiler packs again: in this very form a
+        # third of the loop's instructions fewer than with comparisons and selections.
+        pair = _pack_pairs(encoded)
+        live = _unpack_pairs(_spread((pair + 0x7FFC7FFC) >> 15))  # the sum carries into the sign bit above 3
+        odd, lower = _unpack_pairs(_spread(pair)), _unpack_pairs(_spread(pair >> 1))
+        alive = gradient.to(tl.float16).to(tl.int16, bitcast=True) & live
+        part_0 = (alive & (~odd & ~lower)).to(tl.float16, bitcast=True)
+        part_1 = (alive & (odd & ~lower)).to(tl.float16, bitcast=True)
+        part_2 = (alive & (lower & ~odd)).to(tl.float16, bitcast=True)
+        part_3 = (alive & (odd & lower)).to(tl.float16, bitcast=True)
+        return alive.to(tl.float16, bitcast=True), part_0, part_1, part_2, part_3
+
+
+@triton.jit
+def _pack_pairs(x):
+    """[R, C] of 16 bits as [R, C/2] uint32, the even columns low: neighbours share a thread, so that nothing moves."""
+    even, odd = tl.split(tl.reshape(x.to(tl.uint16, bitcast=True), [x.shape[0], x.shape[1] // 2, 2]))
+    return even.to(tl.uint32) | (odd.to(tl.uint32) << 16)
+
+
+@triton.jit
+def _unpack_pairs(x):
+    """Inverse of `_pack_pairs`, int16."""
+    pairs = tl.join(x.to(tl.uint16), (x >> 16).to(tl.uint16)).to(tl.int16, bitcast=True)
+    return tl.reshape(pairs, [x.shape[0], x.shape[1] * 2])
+
+
+@triton.jit
+def _spread(pair):
+    """All sixteen bits of each half set where its lowest bit is set."""
+    return (pair & 0x10001) * 0xFFFF
