@@ -10,7 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from cautious.experiments.store import Store
+from cautious.experiments.store import MANIFEST, Findings, Store
 from cautious.report.contents import contents_of, figures_of, ledger_of, tables_of
 from cautious.report.figures import save_figure
 from cautious.report.ledger import Verdict
@@ -34,6 +34,7 @@ def publish(name: str, run: Path) -> None:
     store = Store.open(run)
     target = RESULTS / name
     target.mkdir(parents=True, exist_ok=True)
+    earlier = published_before(target, store)
     letters = sorted(path.stem for path in store.folder.glob("*letters*.safetensors"))
     for path in sorted(store.folder.iterdir()):
         if path.suffix in (".json", ".safetensors", ".txt") and path.stem not in letters:
@@ -42,6 +43,21 @@ def publish(name: str, run: Path) -> None:
     for stage in letters:
         arrays = {key: array for key, array in store.arrays(stage).items() if not key.startswith("samples-")}
         copy.save(stage, store.numbers(stage), arrays)
+    for stage, findings in earlier.items():
+        copy.save(stage, *findings)
+
+
+def published_before(target: Path, store: Store) -> dict[str, Findings]:
+    """Stages of another part of the same run that are published already: they are kept, under the new manifest."""
+    if not (target / MANIFEST).exists():
+        return {}
+    before = Store.open(target)
+    ours, theirs = ({**each.manifest["settings"], "data": None} for each in (store, before))
+    if ours != theirs:
+        raise SystemExit(f"{target} holds a run with other settings; delete it first.")
+    kept = [path.stem for path in target.glob("*.json") if path.name != MANIFEST and not store.has(path.stem)]
+    has_arrays = {path.stem for path in target.glob("*.safetensors")}
+    return {stage: (before.numbers(stage), before.arrays(stage) if stage in has_arrays else {}) for stage in kept}
 
 
 def section(folder: Path) -> str:
