@@ -58,9 +58,9 @@ def test_the_log_holds_one_action_a_case():
     assert ((~logged.isnan()).sum(dim=1) == 1).all()
 
 
-@pytest.mark.parametrize("seed", [2, 4])  # with which the ordinary policy crosses
+@pytest.mark.parametrize("seed", [0, 1])
 def test_frozen_lake_goes_round_what_it_does_not_know(tmp_path: Path, seed: int):
-    arguments = ["--out", str(tmp_path), "--models", "24", "--epochs", "10", "--seed", str(seed)]
+    arguments = ["--out", str(tmp_path), "--seed", str(seed)]
     usual, careful, bold, cautious = example("frozen_lake").main(arguments)
     assert usual.reached
     assert careful.reached

@@ -46,9 +46,13 @@ class History:
     """Σ_t P^t, unclipped whatever the update, [B, S, A]."""
     best_policy: Tensor
     best_value: Tensor
-    sampled_value: list[Tensor]
-    exact_value: list[Tensor]
-    regret: list[Tensor]
+    sampled_value: Tensor
+    """[T, B], as the two below. Rows of one array: thousands of small ones between the large would keep freed memory apart."""
+    exact_value: Tensor
+    """NaN where it is not tracked."""
+    regret: Tensor
+    num_settled: int = 0
+    """Rows of `exact_value` that are filled."""
 
     def average_policy(self) -> Tensor:
         """The occupancy-weighted average of the iterates: its return is the average of their returns."""
@@ -101,28 +105,28 @@ def minimise_regret(
         if history is None:
             lowest, plain = torch.full_like(response.sampled_value, -torch.inf), zeros.clone()
             weighted = plain if response.occupancy is None else zeros.clone()
-            history = History(weighted, plain, zeros.clone(), state.policy, lowest, [], [], [])
-        _note(history, state.policy, response)
+            rows = [zeros.new_full((num_iterations, shape[0]), torch.nan) for _ in range(3)]
+            history = History(weighted, plain, zeros.clone(), state.policy, lowest, *rows)
+        _note(history, state.policy, response, t)
         state, regret = step(state, response, update)
         for policy, value in opponent.settle(last=t + 1 == num_iterations):
-            history.exact_value.append(_over_states(value))
+            history.exact_value[history.num_settled] = _over_states(value)
+            history.num_settled += 1
             history.keep_better(policy, value)
         history.signed_regret += regret
-        history.regret.append(history.signed_regret.amax(dim=(1, 2)))
+        history.regret[t] = history.signed_regret.amax(dim=(1, 2))
         if progress is not None:
             progress(t + 1, num_iterations)
     assert history is not None
-    if not history.exact_value:
-        history.exact_value = [torch.full_like(value, torch.nan) for value in history.sampled_value]
     return state, history
 
 
-def _note(history: History, policy: Tensor, response: Response) -> None:
-    """Add one iterate and its answer to the history."""
+def _note(history: History, policy: Tensor, response: Response, t: int) -> None:
+    """Add iterate `t` and its answer to the history."""
     history.plain_sum += policy
     if response.occupancy is not None:
         history.policy_sum += response.occupancy.unsqueeze(-1) * policy
-    history.sampled_value.append(_over_states(response.sampled_value))
+    history.sampled_value[t] = _over_states(response.sampled_value)
 
 
 def _over_states(value: Tensor) -> Tensor:

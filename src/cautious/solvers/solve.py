@@ -169,7 +169,7 @@ def _shaped(batch: Tensor, request: Request) -> Tensor:
 
 def _trace(history: History, request: Request) -> Trace:
     columns = (history.sampled_value, history.exact_value, history.regret)
-    return Trace(*(_shaped(torch.stack(column, dim=-1), request) for column in columns))
+    return Trace(*(_shaped(column.T.contiguous(), request) for column in columns))
 
 
 def _record(request: Request, rewards: Rewards) -> dict[str, Any]:
