@@ -58,6 +58,13 @@ def test_the_number_asked_for_is_just_enough(at_most: float, confidence: float, 
         assert calibrate(policy, range(needed - 1), **options).level == KofN(2, 2)
 
 
+@pytest.mark.parametrize("at_most", [1e-12, 1e-300, 1e-320])
+def test_a_rate_that_nobody_can_show_is_said_to_be_one(at_most: float):
+    policy = CautiousPolicy(belief_with(0, 10, 4), "1-of-2", num_iterations=2)
+    with pytest.warns(CalibrationWarning, match="nobody has enough of them: allow more"):
+        assert calibrate(policy, range(10), at_most=at_most, progress=False).level == KofN(2, 2)
+
+
 def test_whoever_asks_is_told_how_far_it_is():
     told = []
     policy = CautiousPolicy(belief_with(0, 60, 4), "1-of-2", num_iterations=3)
