@@ -51,7 +51,7 @@ class Solve:
     def run(self) -> None:
         """Load, solve, write, and show the certificate."""
         from cautious.beliefs.files import FORMAT, save_json, save_tensors
-        from cautious.cli.console import console
+        from cautious.cli.console import console, say
         from cautious.cli.tables import caution_table, certificate_table
         from cautious.solvers.decision import beside_ordinary, decision_of
         from cautious.solvers.solve import parse_levels
@@ -83,7 +83,7 @@ class Solve:
         )
         console.print(certificate_table(self.level, certificates))
         console.print(caution_table(self.level, decision.caution))
-        console.print(f"wrote {self.out / 'policy.safetensors'} and {self.out / 'certificate.json'}")
+        say(f"wrote {self.out / 'policy.safetensors'} and {self.out / 'certificate.json'}")
 
     def _rewards(self) -> Any:
         """What each model says each action pays in each state, [M, S, A]."""
