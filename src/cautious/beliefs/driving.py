@@ -37,7 +37,8 @@ from cautious.beliefs.shards import Batch, Shard, TrainingSettings, fingerprint_
 from cautious.beliefs.table import state_numbers
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.types import ArrayLike, as_folder, as_path, parse_count
-from cautious.worlds.driving import ACTIONS, DrivingWorld, driving_world
+from cautious.worlds.driving import DrivingWorld, driving_world
+from cautious.worlds.driving_rules import ACTIONS
 
 
 def split_parameters(parameters: Tensor) -> list[Tensor]:

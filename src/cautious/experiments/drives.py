@@ -17,7 +17,8 @@ from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
 from cautious.seeding import stream
 from cautious.solvers.mdp import solve_mdp
-from cautious.worlds.driving import START, DrivingState, DrivingWorld, driving_world, outcome, pick
+from cautious.worlds.driving import DrivingWorld, driving_world, pick
+from cautious.worlds.driving_rules import START, DrivingState, outcome
 
 KNOWN_RUNS = (Path("demo"), Path("runs/driving-small"), Path("runs/driving-paper"))
 """Where a belief about driving lies if other verbs were left to choose their folders."""
