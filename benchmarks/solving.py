@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import torch
+from torch import Tensor
 
 from cautious import TabularMDP, driving_world, solve_bandit, solve_mdp
+from cautious.ops.regret import instantaneous_regret
+from cautious.ops.risk import KofN
+from cautious.ops.simplex import regret_matching, uniform_policy
 from cautious.speed.measures import LEVEL, seconds
-from cautious.speed.plain_solving import numpy_loop_over_states, sweep_iterations, torch_loop_over_states
+from cautious.speed.plain_solving import numpy_loop_over_states, sweep_iterations
 
 
 def sparse_world(num_states: int = 784, num_actions: int = 5, num_successors: int = 10, seed: int = 0) -> TabularMDP:
@@ -24,6 +28,18 @@ def sparse_world(num_states: int = 784, num_actions: int = 5, num_successors: in
     values = rng.dirichlet(np.ones(num_successors), num_states * num_actions).ravel()
     matrix = scipy.sparse.csr_array((values, (rows, columns)), shape=(num_states * num_actions, num_states))
     return TabularMDP(matrix, np.full(num_states, 1 / num_states), 0.99)
+
+
+def torch_loop_over_states(rewards: Tensor, level: KofN, num_states: int, num_iterations: int) -> None:
+    """The single-state regime state by state with torch."""
+    for state in range(num_states):
+        policy = uniform_policy(1, rewards.shape[2])
+        cumulative = torch.zeros_like(policy)
+        for t in range(num_iterations):
+            sampled = rewards[t * level.n : (t + 1) * level.n, state].double()
+            worst = torch.argsort(sampled @ policy[0], stable=True)[: level.k]
+            cumulative += instantaneous_regret(sampled[worst].mean(dim=0, keepdim=True), policy)
+            policy = regret_matching(cumulative)
 
 
 def bench_mdp(num_models: int = 2000, num_iterations: int = 100) -> list[str]:

@@ -58,6 +58,7 @@ FILES = {
     "mdp.safetensors": "a world of 3 states: not that of the rewards",
     "experience.npz": "20 states of 3 numbers, and what 2 actions paid there",
     "wider.npz": "the same with 4 numbers a state",
+    "huge.npz": "the same with headers that claim 2^50 numbers",
     "uneven.npz": "20 states, and rewards of 5",
     "states.npz": "20 states, and no rewards",
     "objects.npz": "Python objects",
@@ -433,6 +434,18 @@ CALLS = [
         INVALID,
         "expected shape [S, 28, 28], got [2, 5, 5]",
     ),
+    Call(
+        "RewardEnsemble", 'RewardEnsemble.load("driving").rewards([[0.0]])', INVALID, "world is a list: a belief about"
+    ),
+    Call("RewardEnsemble", 'RewardEnsemble.load("driving").on("x")', INVALID, "Pass world = cautious.driving_world()"),
+    Call(
+        "RewardEnsemble",
+        'RewardEnsemble.load("driving").pair_rewards(driving_world(), block=0)',
+        INVALID,
+        "block=0 is too small",
+    ),
+    Call("RewardEnsemble", 'RewardEnsemble.load("driving").save(5)', INVALID, "folder=5 must be a path"),
+    Call("RewardEnsemble", 'type(RewardEnsemble.load("driving")).load(5)', INVALID, "folder=5 must be a path"),
     Call("CautiousPolicy", "CautiousPolicy(models[0])", INVALID, "expected shape [M, S, A]"),
     Call("CautiousPolicy", "CautiousPolicy(models * nan)", INVALID, "every entry must be a finite number"),
     Call("CautiousPolicy", 'CautiousPolicy(models, "1-of-50")', INVALID, "n=50 exceeds the 30 models there are"),
@@ -455,6 +468,18 @@ CALLS = [
     Call("CautiousPolicy", "policy.predict([[1], [2, 3]])", INVALID, "observation: cannot be read as an array"),
     Call(
         "CautiousPolicy", 'policy.predict(0, deterministic="no")', INVALID, "deterministic='no' must be True or False"
+    ),
+    Call(
+        "CautiousPolicy",
+        "policy.predict([torch.tensor(1.0, requires_grad=True), torch.tensor(1.0)])",
+        INVALID,
+        "observation: cannot be read as an array",
+    ),
+    Call(
+        "CautiousPolicy",
+        'CautiousPolicy(RewardEnsemble.load("driving"), "1-of-20").decide([0])',
+        INVALID,
+        "for a policy, CautiousPolicy(belief.rewards(world), mdp=world.mdp)",
     ),
     Call("CautiousPolicy", "policy.caution_at(None, [0])", INVALID, "is not a level"),
     Call("CautiousPolicy", "policy.save(3)", INVALID, "folder=3 must be a path"),
@@ -511,6 +536,7 @@ COMMANDS = [
     ),
     Command("train", "states.npz", 2, "holds no array 'rewards'; it holds inputs"),
     Command("train", "cut.npz", 2, "cut.npz: not a whole .npz file of numbers"),
+    Command("train", "huge.npz", 2, "it may be truncated or of another kind, or larger than memory"),
     Command("train", "objects.npz", 2, "objects.npz: not a whole .npz file of numbers (Object arrays cannot be loaded"),
     Command("train", "uneven.npz", 2, "uneven.npz: rewards: expected shape [S, A] with S=20, got [5, 2]"),
     Command(
@@ -581,6 +607,7 @@ COMMANDS = [
     Command("watch", "driving --fps 0", 2, "must be positive"),
     Command("watch", "driving --gif drive.mp4", 2, "must be a file that ends in .gif"),
     Command("watch", "driving --gif flat.npy/drive.gif", 2, "flat.npy is a file; choose a folder, or a new name"),
+    Command("watch", "driving --out flat.npy", 2, "flat.npy is a file; choose a folder, or a new name"),
     Command("watch", "driving --fps nan", 2, "must be positive"),
     Command("watch", "driving --steps 99999999999999999999", 2, "steps is too large"),
     Command("watch", "driving --level hot", 2, "write it as 'k-of-n'"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -16,6 +18,7 @@ HOMES = {
     "safetensors": "beliefs.files",
     "ray": "experiments.launch",
     "matplotlib": "report",
+    "PIL": "report",
     "tyro": "cli",
     "rich": "cli",
 }
@@ -60,6 +63,30 @@ def test_each_heavy_dependency_has_one_home():
             assert home is None or f"{module}.".startswith(f"{home}."), (
                 f"{module} imports {imported}; its home is {home}"
             )
+
+
+def test_what_is_imported_is_declared():
+    """Not only installed because something else needs it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["ray"]]
+    declared = {re.split(r"[><=;\[ ]", entry)[0] for entry in wanted}
+    declared |= {"cautious", "triton"}  # the latter comes with torch for GPUs, and is done without elsewhere
+    for module, path in modules():
+        for name in {imported.split(".")[0] for imported in imports_of(path)} - set(sys.stdlib_module_names):
+            assert {"PIL": "pillow"}.get(name, name) in declared, f"{module} imports {name}"
+
+
+def test_the_source_package_has_what_the_readme_uses():
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    used = {path.name for path in ROOT.iterdir() if path.is_file() and path.name in readme} | {"Makefile"}
+    assert {"constraints.txt", "CONTRIBUTING.md"} <= used
+    assert used <= set(build["targets"]["sdist"]["include"])
+
+
+def test_a_file_can_be_read_at_a_sitting():
+    for module, path in modules():
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 300, module
 
 
 def test_nothing_can_run_code_from_a_file():

@@ -6,6 +6,7 @@ import importlib.util
 import re
 import shlex
 import shutil
+import zipfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }.items():
         np.savez(folder / f"{name}.npz", **arrays)
     (folder / "cut.npz").write_bytes((folder / "experience.npz").read_bytes()[:300])
+    with zipfile.ZipFile(folder / "huge.npz", "w") as packed:
+        for name in ("inputs", "rewards"):
+            with packed.open(f"{name}.npy", "w") as file:
+                np.lib.format.write_array_header_1_0(
+                    file, {"descr": "<f8", "fortran_order": False, "shape": (2**25, 2**25)}
+                )
     for name in ("text", "empty"):
         (folder / name).mkdir()
     for name in ("manifest", "ensemble", "policy"):

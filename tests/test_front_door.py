@@ -50,7 +50,8 @@ import warnings
 warnings.simplefilter("error")
 import torch
 from cautious.beliefs.driving_inputs import PairInputs
-from cautious.worlds.driving import START, driving_world
+from cautious.worlds.driving import driving_world
+from cautious.worlds.driving_rules import START
 from cautious.worlds.from_gymnasium import _joined
 print(driving_world(novel=False).mdp.transitions.layout)
 pairs = PairInputs([START, START], torch.tensor([[0, 1], [1, 0]]))

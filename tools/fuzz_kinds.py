@@ -15,6 +15,7 @@ from torch import Tensor
 
 from cautious import CautiousPolicy, RewardEnsemble, TabularMDP, fit_ensemble
 from cautious.beliefs.driving import NUM_PARAMETERS, DrivingEnsemble
+from cautious.beliefs.experience import load_experience
 from cautious.beliefs.files import (
     CHECKSUM,
     FILES,
@@ -26,6 +27,7 @@ from cautious.beliefs.vector_network import VectorNetwork
 from cautious.experiments.store import RUN, Store
 from cautious.seeding import stream
 from cautious.solvers.mdp_files import load_mdp, save_mdp
+from cautious.types import as_float_tensor
 from cautious.worlds.data import load_images
 from cautious.worlds.data.idx import write_idx
 
@@ -194,7 +196,14 @@ KINDS |= {
     "images, plain IDX": Kind(make_images(""), read_images, checked=False, together=False),
     "rewards, .npy": Kind(
         lambda folder, seed: np.save(folder / "rewards.npy", normal(seed, 3, 2, 2).numpy()),
-        lambda folder: torch.from_numpy(np.array(load_array(folder / "rewards.npy", "rewards"), dtype=np.float64)),
+        lambda folder: as_float_tensor(load_array(folder / "rewards.npy", "rewards"), "rewards"),
+        checked=False,
+    ),
+    "experience, .npz": Kind(
+        lambda folder, seed: np.savez(
+            folder / "experience.npz", inputs=normal(seed, 9, 2).numpy(), rewards=normal(seed, 9, 3).numpy()
+        ),
+        lambda folder: list(load_experience([folder / "experience.npz"])),
         checked=False,
     ),
 }

@@ -1,11 +1,13 @@
-"""How a valid file is spoilt, at random but by number: bytes, JSON, safetensors headers, gzip (for `fuzz_files.py`)."""
+"""How a valid file is spoilt, at random but by number: bytes, JSON, headers of all kinds, gzip (for `fuzz_files.py`)."""
 
 from __future__ import annotations
 
 import functools
 import gzip
+import io
 import json
 import struct
+import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -244,6 +246,74 @@ def two_members(rng: Rng, content: bytes) -> bytes:
 GZIP = (repacked, repacked, bomb, two_members)
 
 
+DESCRIPTIONS = (
+    "'<f8'",
+    "'<f4'",
+    "'>i8'",
+    "'|u1'",
+    "'|b1'",
+    "'<c16'",
+    "'|O'",
+    "'<U9'",
+    "'|V0'",
+    "[]",
+    "('<f8', 3.5)",
+    "1",
+    "{1: 2}",
+)
+SHAPES = (
+    "()",
+    "(2,)",
+    "(0, 3)",
+    "(-1, 2)",
+    "(9, 3, 1)",
+    "(33554432, 33554432)",
+    f"({10**30},)",
+    "(True,)",
+    "('2',)",
+    "(2,",
+    "2",
+)
+"""What a .npy header says of the entries' type and of their number, much of which cannot be."""
+
+
+def wrong_npy(rng: Rng, content: bytes) -> bytes:
+    """Another type, order or number of entries in a .npy header."""
+    (size,) = struct.unpack("<H", content[8:10])
+    parts = {"descr": "'<f8'", "fortran_order": "False", "shape": "(9, 2)"}
+    name, values = _one_of(
+        rng, (("descr", DESCRIPTIONS), ("shape", SHAPES), ("fortran_order", ("True", "1", "None", "[")))
+    )
+    parts[_one_of(rng, (name, name, name, "other"))] = _one_of(rng, values)
+    header = ("{" + ", ".join(f"'{name}': {value}" for name, value in parts.items()) + "}\n").encode()
+    return content[:8] + struct.pack("<H", len(header)) + header + content[10 + size :]
+
+
+def wrong_entry(rng: Rng, content: bytes) -> bytes:
+    """Flags or a method of compression in a zip file that the entry does not have, or a size or a place."""
+    spoilt = bytearray(content)
+    field, value = _one_of(rng, ((0, 1), (0, 8), (0, 32), (2, 1), (2, 8), (2, 9), (2, 12), (2, 14), (2, 99), (14, 255)))
+    spoilt[6 + field] = value  # of the first entry
+    spoilt[content.index(b"PK\1\2") + 8 + field] = value  # of the list of entries
+    return bytes(spoilt)
+
+
+def within_zip(rng: Rng, content: bytes) -> bytes:
+    """One entry of a zip file spoilt, the checksums that zip keeps being right."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as whole, zipfile.ZipFile(packed, "w") as spoilt:
+        chosen = _one_of(rng, whole.namelist())
+        for name in whole.namelist():
+            inside = whole.read(name)
+            spoilt.writestr(
+                name, _one_of(rng, (wrong_npy, wrong_npy, *BYTES))(rng, inside) if name == chosen else inside
+            )
+    return packed.getvalue()
+
+
+NPZ = (wrong_entry, within_zip, within_zip, within_zip)
+
+
 def mutations_for(name: str) -> tuple[Mutation, ...]:
     """Those that fit a file of this name; those of bytes fit all."""
     if name.endswith(".json"):
@@ -252,6 +322,10 @@ def mutations_for(name: str) -> tuple[Mutation, ...]:
         return BYTES + SAFETENSORS
     if name.endswith(".gz"):
         return BYTES + GZIP
+    if name.endswith(".npz"):
+        return BYTES + NPZ
+    if name.endswith(".npy"):
+        return (*BYTES, wrong_npy, wrong_npy)
     return BYTES + ((wrong_idx,) if name.endswith("ubyte") else ())
 
 

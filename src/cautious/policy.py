@@ -17,9 +17,8 @@ from cautious.ops.risk import KofN
 from cautious.seeding import stream
 from cautious.solvers.bandit import solve_bandit
 from cautious.solvers.cfr import Progress
-from cautious.solvers.decision import Decision, decision_of, greedy, total_variation
+from cautious.solvers.decision import Decision, beside_ordinary, decision_of, total_variation
 from cautious.solvers.mdp import solve_mdp
-from cautious.solvers.optimal import optimal_policy
 from cautious.solvers.policy_files import load_policy, save_policy
 from cautious.solvers.solve import parse_levels
 from cautious.types import (
@@ -179,16 +178,11 @@ class CautiousPolicy:
                 track_exact=True,
                 progress=progress,
             )
-            best = solution.best_policy.cpu()
-        policies = best.clone()  # a tensor as any other again
-        ordinary = greedy(rewards.double().mean(dim=0)).cpu()
-        for number, level in enumerate(levels):
-            if level.k == level.n:  # the mean of all that are drawn: known without a game
-                policies[number] = ordinary
-        return policies, ordinary
+            best = solution.best_policy
+        return beside_ordinary(best, levels, rewards)  # outside of the block: tensors as any other again
 
     def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
-        """The same for all states of an MDP, [L, S, A] and [S, A]; the ordinary policy is the optimum of the mean reward."""
+        """The same for all states of an MDP, [L, S, A] and [S, A]."""
         if not isinstance(self.belief, TableBelief):
             raise InvalidInputError("belief: with an MDP it must be an array [M, S, A] over the MDP's states.")
         solution = solve_mdp(
@@ -200,7 +194,7 @@ class CautiousPolicy:
             seed=self._seed,
             progress=progress,
         )
-        return solution.best_policy, optimal_policy(mdp, self.belief.table.mean(dim=0)).policy
+        return beside_ordinary(solution.best_policy, levels, self.belief.table, mdp)
 
     def _drawn(self, probabilities: np.ndarray) -> np.ndarray:
         luck = self._draws.random((len(probabilities), 1)) * probabilities.sum(axis=1, keepdims=True)

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import io
+import struct
+import zipfile
+
+import numpy as np
 import pytest
 import torch
 
-from cautious.beliefs.files import load_json, load_tensors, save_json, save_tensors, write_whole
+from cautious.beliefs.files import load_array, load_json, load_npz, load_tensors, save_json, save_tensors, write_whole
 from cautious.errors import BadFileError, MissingFileError
 
 
@@ -61,3 +66,50 @@ def test_truncated_files_are_named(tmp_path, keep):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(MissingFileError, match=r"nothing\.json"):
         load_json(tmp_path / "nothing.json")
+
+
+def test_several_arrays_under_the_name_of_one_are_named(tmp_path):
+    np.savez(tmp_path / "x.npz", inputs=np.zeros(2))
+    (tmp_path / "x.npz").rename(tmp_path / "x.npy")
+    with pytest.raises(BadFileError, match=r"x\.npy: not a whole \.npy file of numbers \(it holds several arrays"):
+        load_array(tmp_path / "x.npy", "inputs")
+
+
+NUMPY_HEADERS = [
+    "{'descr': '<f8', 'fortran_order': False, 'shape': (33554432, 33554432)}",  # MemoryError
+    "{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000000000000000000000,)}",  # OverflowError
+    "{'descr': '<f8', 'fortran_order': False, 'shape': (True, False, -1)}",
+    "{'descr': '<f8', 'fortran_order': False, 'shape': (2,",  # tokenize.TokenError
+    "{'descr': ('<f8', 3.5), 'fortran_order': False, 'shape': (2,)}",  # TypeError
+    "{'descr': {1: 2}, 'fortran_order': False, 'shape': (2,)}",
+    "{[]: 1}",  # TypeError: unhashable
+]
+
+
+def numpy_file(header: str) -> bytes:
+    text = header.encode() + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + bytes(16)
+
+
+@pytest.mark.parametrize("header", NUMPY_HEADERS)
+def test_numpy_headers_that_claim_what_cannot_be_are_named(tmp_path, header):
+    (tmp_path / "x.npy").write_bytes(numpy_file(header))
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as packed:
+        packed.writestr("inputs.npy", numpy_file(header))
+    with pytest.raises(BadFileError, match=r"x\.npy: not a whole"):
+        load_array(tmp_path / "x.npy", "inputs")
+    with pytest.raises(BadFileError, match=r"x\.npz: not a whole"):
+        load_npz(tmp_path / "x.npz", ["inputs"])
+
+
+@pytest.mark.parametrize(("field", "value"), [(0, 1), (0, 32), (2, 1), (2, 8), (2, 12), (2, 14), (2, 99)])
+def test_zip_entries_that_cannot_be_unpacked_are_named(tmp_path, field, value):
+    """Flags (encrypted, patched) and compression methods that the content does not have, or that no one has."""
+    whole = io.BytesIO()
+    np.savez(whole, inputs=np.arange(40.0))
+    content = bytearray(whole.getvalue())
+    content[6 + field] = value  # of the entry
+    content[content.rindex(b"PK\1\2") + 8 + field] = value  # of the list of entries
+    (tmp_path / "x.npz").write_bytes(content)
+    with pytest.raises(BadFileError, match=r"x\.npz: not a whole \.npz file of numbers"):
+        load_npz(tmp_path / "x.npz", ["inputs"])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from cautious.beliefs.image_network import ImageNetwork
+from cautious.beliefs.image_network import ImageNetwork, as_images
 from cautious.beliefs.images import ImageTraining
 from cautious.beliefs.shards import Batch
 from cautious.beliefs.training import TrainingSettings, train
@@ -168,6 +168,15 @@ def test_coins_are_fair_and_new_in_each_epoch():
     assert 0.06 < float(flips.mean(dim=0).std()) < 0.1
     agreement = (flips[1:] == flips[:-1]).double().mean()
     assert abs(float(agreement) - 0.5) < 0.004
+
+
+def test_bytes_that_torch_cannot_share_are_copied(tmp_path):
+    """A file opened for reading, and rows in reverse; a warning is an error here."""
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 28, 28), dtype=np.uint8)
+    np.save(tmp_path / "images.npy", pixels)
+    mapped = np.load(tmp_path / "images.npy", mmap_mode="r", allow_pickle=False)
+    assert torch.equal(as_images(mapped), torch.from_numpy(pixels))
+    assert torch.equal(as_images(pixels[::-1]), torch.from_numpy(pixels).flip(0))
 
 
 def test_bad_training_data_is_refused():

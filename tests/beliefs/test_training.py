@@ -27,7 +27,8 @@ from cautious.beliefs.shuffling import shuffles
 from cautious.beliefs.training import Shard, TrainingSettings, train
 from cautious.errors import BadFileError, InvalidInputError, WriteError
 from cautious.seeding import seed_of
-from cautious.worlds.driving import driving_world, network_image
+from cautious.worlds.driving import driving_world
+from cautious.worlds.driving_rules import network_image
 
 SETTINGS = TrainingSettings(num_models=5, num_epochs=3, batch_size=800, learning_rate=1e-3, weight_decay=1e-5)
 

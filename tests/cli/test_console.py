@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import signal
 
+import numpy as np
 import pytest
 
 from cautious.cli import console
+from cautious.cli.main import main
 from cautious.errors import InvalidInputError
 
 
@@ -16,6 +18,26 @@ def test_a_log_hears_of_progress_now_and_then(capsys, monkeypatch):
             tell("training", done, 100)
     lines = capsys.readouterr().err.splitlines()
     assert lines == ["training: 0 %", "training: 50 %, about 16 s left", "training: 100 %"]
+
+
+@pytest.mark.parametrize("out", ["im[a]", "x[/y]", ":smile:", "long" * 40])
+@pytest.mark.parametrize("verb", ["demo --courier", "solve --rewards rewards.npy --level 1-of-2 --iterations 2"])
+def test_a_folder_is_shown_by_its_name_whatever_that_is(tmp_path, monkeypatch, capsys, verb, out):
+    monkeypatch.chdir(tmp_path)
+    np.save("rewards.npy", np.eye(3)[:, None])
+    main([*verb.split(), "--out", out])
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.count(f"{out}/") == 2
+    assert {path.parent for path in tmp_path.rglob("*.json")} == {tmp_path / out}
+
+
+def test_an_error_shows_what_was_named_as_it_is(capsys):
+    def run():
+        raise InvalidInputError("out='x[/y] im[a] :smile:' is no folder")
+
+    with pytest.raises(SystemExit):
+        console.run_verb(run)
+    assert capsys.readouterr().err == "error: out='x[/y] im[a] :smile:' is no folder\n"
 
 
 @pytest.mark.parametrize(

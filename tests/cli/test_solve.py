@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from cautious import solve_mdp
+from cautious import CautiousPolicy, optimal_policy, solve_bandit, solve_mdp
 from cautious.cli.main import main
 
 
@@ -86,6 +86,40 @@ def test_decisions_without_dynamics_from_a_numpy_file(problem):
     )
     record = json.loads((folder / "out" / "certificate.json").read_text())
     assert len(record["certificates"]["policy"]["gap"]) == 6
+
+
+def test_decisions_in_a_world_are_those_of_the_policy(problem, capsys):
+    folder, mdp, rewards = problem
+    levels = ("1-of-20", "20-of-20")
+    arguments = ["--rewards", f"{folder}/rewards.safetensors", "--mdp", f"{folder}/mdp.safetensors"]
+    run(folder, *arguments, "--iterations", "50", "--level", *levels)
+    found = load_file(folder / "out" / "policy.safetensors")
+    ordinary = optimal_policy(mdp, rewards.mean(dim=0)).policy
+    assert not torch.equal(
+        ordinary.argmax(dim=1), rewards.mean(dim=0).argmax(dim=1)
+    )  # a world in which looking ahead pays
+    assert torch.equal(found["ordinary_policy"], ordinary)
+    for number, level in enumerate(levels):
+        decision = CautiousPolicy(rewards, level, mdp=mdp, num_iterations=50).decide(range(6))
+        assert torch.equal(found["action"][number], decision.action)
+        assert torch.equal(found["caution"][number], decision.caution)
+    assert found["caution"][1].tolist() == [0] * 6
+    assert "how far from ordinary behaviour" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["rewards.npy", "rewards.safetensors"])
+def test_the_ordinary_level_is_not_cautious_where_actions_pay_almost_the_same(tmp_path, name):
+    rewards = torch.tensor([1.0, 0.9995, 0.0, 0.0]).expand(20, 1, 4) + torch.linspace(-1, 1, 20)[:, None, None]
+    np.save(tmp_path / "rewards.npy", rewards.numpy())
+    save_file({"rewards": rewards.contiguous()}, tmp_path / "rewards.safetensors")
+    run(tmp_path, "--rewards", f"{tmp_path}/{name}", "--level", "20-of-20", "--iterations", "200")
+    found = load_file(tmp_path / "out" / "policy.safetensors")
+    assert found["ordinary_policy"].tolist() == [[1, 0, 0, 0]]
+    assert found["caution"].tolist() == CautiousPolicy(rewards, "20-of-20").decide([0]).caution.tolist() == [0]
+    assert found["action"].tolist() == [0]
+    solved = solve_bandit(rewards, "20-of-20", num_iterations=200, sampling="exact").best_policy
+    assert torch.allclose(found["best_policy"], solved, rtol=0, atol=1e-12)  # another order of the same sums
+    assert float(solved[0, 0]) < 0.9  # what the game alone would have called caution
 
 
 def truncate(path):

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 import torch
 
-from cautious import CautiousPolicy, KofN, calibrate
+from cautious import CautiousPolicy, KofN, TabularMDP, calibrate
 from cautious.errors import InvalidInputError
 from cautious.evaluation.calibration import CalibrationWarning, above_p_value, upper_bound
 
@@ -31,6 +31,16 @@ def test_it_finds_the_most_cautious_level_that_is_allowed():
     assert [name for name, _, _ in strict.tried] == [f"{k}-of-5" for k in range(5, 5 - len(strict.tried), -1)]
 
 
+def test_the_ordinary_level_departs_never_in_an_mdp_too():
+    mdp = TabularMDP(torch.full((30, 4, 30), 1 / 30), torch.full((30,), 1 / 30), 0.5)
+    rewards = torch.tensor([1.0, 0.9995, 0.0, 0.0]).expand(6, 30, 4)  # two that the game does not tell apart in time
+    policy = CautiousPolicy(rewards, "1-of-6", mdp=mdp, num_iterations=20)
+    with pytest.warns(CalibrationWarning):
+        found = calibrate(policy, range(30), at_most=0.001, progress=False)
+    assert (found.level, found.rate, found.bound) == (KofN(6, 6), 0, 0)
+    assert found.tried[0] == ("6-of-6", 0, 0)
+
+
 def test_too_few_states_allow_nothing_but_the_ordinary_level():
     policy = CautiousPolicy(belief_with(0, 10), "1-of-5")
     with pytest.warns(CalibrationWarning, match="10 are too few .* at least 149"):
@@ -46,6 +56,13 @@ def test_the_number_asked_for_is_just_enough(at_most: float, confidence: float, 
     assert calibrate(policy, range(needed), **options).level == KofN(1, 2)
     with pytest.warns(CalibrationWarning, match=f"at least {needed},"):
         assert calibrate(policy, range(needed - 1), **options).level == KofN(2, 2)
+
+
+@pytest.mark.parametrize("at_most", [1e-12, 1e-300, 1e-320])
+def test_a_rate_that_nobody_can_show_is_said_to_be_one(at_most: float):
+    policy = CautiousPolicy(belief_with(0, 10, 4), "1-of-2", num_iterations=2)
+    with pytest.warns(CalibrationWarning, match="nobody has enough of them: allow more"):
+        assert calibrate(policy, range(10), at_most=at_most, progress=False).level == KofN(2, 2)
 
 
 def test_whoever_asks_is_told_how_far_it_is():

@@ -13,7 +13,7 @@ from cautious.beliefs.driving import DrivingEnsemble
 from cautious.cli.main import main
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 from cautious.evaluation.driving import safety_statistics
-from cautious.experiments import driving
+from cautious.experiments import drives, driving
 from cautious.experiments.drives import drive_both, sample_drive, trained_belief
 from cautious.experiments.driving import run_driving
 from cautious.experiments.driving_settings import SCALES, experiment_at
@@ -167,7 +167,7 @@ class TestDrives:
 
     def test_a_folder_without_a_belief_is_refused(self, tmp_path):
         with pytest.raises(MissingFileError, match="holds no trained belief"):
-            trained_belief(tmp_path, None)
+            trained_belief(tmp_path, tmp_path, None)
 
 
 class TestCommandLine:
@@ -190,6 +190,15 @@ class TestCommandLine:
         out = capsys.readouterr().out
         assert "1-of-20: " in out
         assert "rows driven" in out
+
+    def test_watch_trains_into_the_folder_that_is_named(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(drives, "experiment_at", lambda scale: experiment_at("smoke"))
+        command = ["watch", "driving", "--steps", "1", "--out", "mine", "--gif", "drive.gif"]
+        main(command)
+        assert {path.name for path in tmp_path.iterdir()} == {"mine", "drive.gif"}
+        monkeypatch.setattr(drives, "belief", None)  # a second time it is there
+        main(command)
 
     def test_bad_requests(self, tmp_path, capsys):
         for arguments, message in (

@@ -8,9 +8,10 @@ import sys
 
 import pytest
 
+from cautious.beliefs.files import load_json
 from cautious.cli.main import main
 from cautious.cli.tables import repeats_table
-from cautious.errors import CautiousError, ClusterError, InvalidInputError, MissingPackageError
+from cautious.errors import BadFileError, CautiousError, ClusterError, InvalidInputError, MissingPackageError
 from cautious.experiments.launch import connect
 from cautious.experiments.launch.engine import LocalEngine, open_engine
 from cautious.experiments.repeats import run_repeats
@@ -82,7 +83,11 @@ def test_the_one_ledger_counts_runs(tmp_path):
     tallies = tallied({0: ledger(True, True, None, False), 1: ledger(True, False, None, None)})
     assert [tally.words for tally in tallies] == ["2 of 2", "1 of 2", "not run", "0 of 1 (1 not run)"]
     assert [tally.missed for tally in tallies] == [[], [1], [], [0]]
-    written = json.loads(write_tallies(tmp_path, "driving", tallies).read_text())
+    path = write_tallies(tmp_path, "driving", tallies)
+    written = load_json(path)
+    path.write_text(json.dumps(written))
+    with pytest.raises(BadFileError, match="its checksum is gone"):  # its format is one that has them
+        load_json(path)
     assert (written["experiment"], written["seeds"]) == ("driving", [0, 1])
     assert [(row["claim"], row["shown"], row["judged"]) for row in written["claims"]] == [
         ("C0", 2, 2),

@@ -11,19 +11,18 @@ import torch
 from cautious import optimal_policy
 from cautious.errors import InvalidInputError
 from cautious.ops.simplex import uniform_policy
-from cautious.worlds.driving import (
+from cautious.worlds.driving import DrivingWorld, driving_world
+from cautious.worlds.driving_picture import as_picture, as_text
+from cautious.worlds.driving_rules import (
     ACTIONS,
     START,
     DrivingState,
-    DrivingWorld,
     car_moves,
-    driving_world,
     network_image,
     obstacle_moves,
     outcome,
     pair_features,
 )
-from cautious.worlds.driving_picture import as_picture, as_text
 
 STATISTICS = ("speed", "collisions", "collision_speed", "lane_changes")
 

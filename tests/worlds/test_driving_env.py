@@ -9,7 +9,7 @@ from gymnasium.utils.env_checker import check_env
 
 import cautious  # noqa: F401  (registers the ids)
 from cautious.errors import InvalidInputError
-from cautious.worlds.driving import START
+from cautious.worlds.driving_rules import START
 
 
 @pytest.mark.parametrize("options", [{}, {"novel": False}, {"appearance_probability": 1.0}])

@@ -36,8 +36,9 @@ from cautious.beliefs.saved import load_description, load_models, save_models
 from cautious.beliefs.shards import Batch, Shard, TrainingSettings, fingerprint_of
 from cautious.beliefs.table import state_numbers
 from cautious.errors import BadFileError, InvalidInputError
-from cautious.types import ArrayLike
-from cautious.worlds.driving import ACTIONS, DrivingWorld, driving_world
+from cautious.types import ArrayLike, as_folder, as_path, parse_count
+from cautious.worlds.driving import DrivingWorld, driving_world
+from cautious.worlds.driving_rules import ACTIONS
 
 
 def split_parameters(parameters: Tensor) -> list[Tensor]:
@@ -195,16 +196,20 @@ class DrivingEnsemble:
 
     def pair_rewards(self, world: DrivingWorld, block: int = 64) -> Tensor:
         """What each model says about every pair of a world, [M, Q]."""
+        _check_world(world)
         inputs = PairInputs(world.states, world.every_pair, self.parameters.device)
-        by_speed = torch.cat([forward(part, inputs).predictions for part in self.parameters.split(block)], dim=1)
+        parts = self.parameters.split(parse_count(block, "block"))
+        by_speed = torch.cat([forward(part, inputs).predictions for part in parts], dim=1)
         return by_speed[inputs.place].T
 
     def rewards(self, world: DrivingWorld) -> Tensor:
         """Expected reward of each (state, action) under each model, [M, S, A], float64."""
-        return world.expected(self.pair_rewards(world))
+        said = self.pair_rewards(world)  # checks the world, too
+        return world.expected(said)
 
     def on(self, world: DrivingWorld) -> DrivingEnsemble:
         """The same belief about this world's states: what `rewards_for` speaks of."""
+        _check_world(world)
         return DrivingEnsemble(self.parameters, self.losses, self.settings, world)
 
     def rewards_for(self, indices: ArrayLike) -> Tensor:
@@ -216,15 +221,25 @@ class DrivingEnsemble:
 
     def save(self, folder: Path | str) -> None:
         """Write weights and settings (safetensors, JSON)."""
-        save_models(Path(folder), {"network": DrivingNetwork.name}, self.settings, self.parameters, self.losses)
+        save_models(as_folder(folder), {"network": DrivingNetwork.name}, self.settings, self.parameters, self.losses)
 
     @classmethod
     def load(cls, folder: Path | str) -> DrivingEnsemble:
         """Read what `save` wrote."""
-        described = load_description(Path(folder))
+        path = as_path(folder, "folder")
+        described = load_description(path)
         if described.get("network") != DrivingNetwork.name:
-            raise BadFileError(f"{folder}: not a driving ensemble (expected network {DrivingNetwork.name!r}).")
-        return cls(*load_models(Path(folder), described, NUM_PARAMETERS), described["settings"])
+            raise BadFileError(f"{path}: not a driving ensemble (expected network {DrivingNetwork.name!r}).")
+        return cls(*load_models(path, described, NUM_PARAMETERS), described["settings"])
+
+
+def _check_world(world: Any) -> None:
+    """Raise unless it is a world of driving: what other beliefs take, states, does not say where the road leads."""
+    if not isinstance(world, DrivingWorld):
+        raise InvalidInputError(
+            f"world is a {type(world).__name__}: a belief about driving speaks of a whole world, not of states. Pass "
+            "world = cautious.driving_world(); for a policy, CautiousPolicy(belief.rewards(world), mdp=world.mdp)."
+        )
 
 
 def familiar_network(appearance_probability: float) -> DrivingNetwork:

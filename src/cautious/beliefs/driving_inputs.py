@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cautious.ops.linear import sparse_tensor
-from cautious.worlds.driving import MAX_SPEED, DrivingState, network_image
+from cautious.worlds.driving_rules import MAX_SPEED, DrivingState, network_image
 
 NUM_SPEEDS = MAX_SPEED + 1
 NUM_CHANNELS, NUM_POSITIONS, PATCH = 4, 6, 16

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.files import load_array, load_tensors, pick
+from cautious.beliefs.files import load_array, load_npz, load_tensors, pick
 from cautious.beliefs.image_network import images_are_bytes
-from cautious.errors import BadFileError, InvalidInputError, MissingFileError
+from cautious.errors import BadFileError, InvalidInputError
 from cautious.types import as_float_tensor, check_shape
 
 
@@ -56,7 +54,7 @@ def _read(path: Path) -> Experience:
 def _arrays(path: Path, *names: str) -> list[Tensor]:
     """The arrays of these names: bytes as they are, everything else as float32 or float64."""
     if path.suffix == ".npz":
-        found = _from_npz(path, names)
+        found: Sequence[Any] = load_npz(path, names)
     elif path.suffix == ".safetensors":
         tensors = load_tensors(path)
         found = [pick(tensors, name, path) for name in names]
@@ -66,17 +64,3 @@ def _arrays(path: Path, *names: str) -> list[Tensor]:
         torch.as_tensor(array) if images_are_bytes(array) else as_float_tensor(array, f"{path}: {name}")
         for name, array in zip(names, found, strict=True)
     ]
-
-
-def _from_npz(path: Path, names: Sequence[str]) -> list[Any]:
-    if not path.is_file():
-        raise MissingFileError(f"{path}: there is no such file.")
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            lacking = [name for name in names if name not in arrays.files]
-            if not lacking:
-                return [arrays[name] for name in names]
-            there = ", ".join(arrays.files) or "nothing"
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, AttributeError) as error:
-        raise BadFileError(f"{path}: not a whole .npz file of numbers ({error}).") from None
-    raise BadFileError(f"{path}: holds no array {lacking[0]!r}; it holds {there}.")

@@ -10,10 +10,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import lzma
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -34,8 +37,11 @@ CHECKSUM, FILES = "checksum", "files"
 KIND = "cautious-sha256:"
 FORM, LENGTH = re.compile(".{15}:[0-9a-f]{64}"), 80
 """What a checksum starts with, and what it still looks like if that is damaged."""
-UNREADABLE = (ValueError, OSError, KeyError, EOFError, RecursionError, TokenError, safetensors.SafetensorError)
-"""What the readers raise on a file that is not what it should be."""
+UNREADABLE = (
+    ValueError, TypeError, AttributeError, KeyError, OSError, EOFError, RuntimeError, MemoryError, OverflowError, SyntaxError,
+    TokenError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, safetensors.SafetensorError,
+)  # fmt: skip
+"""What the readers raise on a file that is not what it should be: most of them on headers that claim what cannot be."""
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
@@ -77,8 +83,22 @@ def load_array(path: Path, name: str) -> Tensor | np.ndarray:
     """One array of a user's: the tensor `name` of a safetensors file, or a .npy file (memory-mapped, never unpickled)."""
     if path.suffix == ".npy":
         with _whole(path, ".npy file of numbers"):
-            return np.load(path, mmap_mode="r", allow_pickle=False)
+            found = np.load(path, mmap_mode="r", allow_pickle=False)
+            if not isinstance(found, np.ndarray):
+                found.close()
+                raise ValueError("it holds several arrays, as a .npz file does")
+            return found
     return pick(load_tensors(path), name, path)
+
+
+def load_npz(path: Path, names: Sequence[str]) -> list[np.ndarray]:
+    """The arrays of these names of a user's .npz file, never unpickled."""
+    with _whole(path, ".npz file of numbers"), path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        for name in names:
+            if name not in arrays.files:
+                there = ", ".join(arrays.files) or "nothing"
+                raise BadFileError(f"{path}: holds no array {name!r}; it holds {there}.")
+        return [arrays[name] for name in names]
 
 
 def pick(tensors: Mapping[str, Tensor], name: str, path: Path) -> Tensor:
@@ -194,7 +214,10 @@ def _whole(path: Path, kind: str) -> Iterator[None]:
         raise
     except UNREADABLE as error:
         what = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise BadFileError(f"{path}: not a whole {kind} ({what}); it may be truncated or of another kind.") from None
+        too_large = ", or larger than memory" if isinstance(error, MemoryError) else ""
+        raise BadFileError(
+            f"{path}: not a whole {kind} ({what}); it may be truncated or of another kind{too_large}."
+        ) from None
 
 
 def _finite(text: str) -> float:

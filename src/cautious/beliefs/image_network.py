@@ -128,8 +128,12 @@ class ImageNetwork:
 
 def as_images(images: Any) -> Tensor:
     """Images [S, 28, 28], checked: bytes from 0 to 255, or numbers from 0 to 1 that become bytes."""
-    tensor = images if images_are_bytes(images) else as_float_tensor(images, "images")
-    tensor = torch.as_tensor(tensor)
+    if not images_are_bytes(images):
+        tensor = as_float_tensor(images, "images")
+    elif isinstance(images, Tensor):
+        tensor = images
+    else:  # copied where torch could not share it: a file opened for reading, rows in reverse
+        tensor = torch.from_numpy(np.require(images, requirements=["C", "W"]))
     if tensor.dim() != 3 or tuple(tensor.shape[1:]) != (SIDE, SIDE) or not len(tensor):
         raise InvalidInputError(f"images: expected shape [S, {SIDE}, {SIDE}], got {list(tensor.shape)}.")
     if tensor.dtype == torch.uint8:

@@ -33,5 +33,5 @@ def as_batch(observation: Any, state_shape: tuple[int, ...] | None) -> tuple[boo
 def _as_array(values: Any) -> np.ndarray:
     try:
         return np.asarray(values)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RuntimeError) as error:  # the last from torch: a tensor with a gradient
         raise InvalidInputError(f"observation: cannot be read as an array ({error}).") from None

@@ -27,6 +27,11 @@ console = Console()
 error_console = Console(stderr=True)
 
 
+def say(line: str) -> None:
+    """Print a line that holds what a user named: a path stays as it is, with brackets, colons and however long it is."""
+    console.print(line, markup=False, emoji=False, soft_wrap=True)
+
+
 @contextmanager
 def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
     """A bar with an estimate for each title; yields a function to be told (title, done, total).
@@ -118,10 +123,10 @@ def run_verb(run: Callable[[], None]) -> None:
         with _signals_stop():
             run()
     except CautiousError as error:
-        error_console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        error_console.print(f"[bold red]error:[/] {escape(str(error))}", emoji=False, soft_wrap=True)
         sys.exit(2)
     except OSError as error:
-        error_console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        error_console.print(f"[bold red]error:[/] {escape(str(error))}", emoji=False, soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt as stopped:
         error_console.print("interrupted; what was finished is kept: the same command goes on from there.")

@@ -53,17 +53,17 @@ class Data:
             self._show()
 
     def _show(self) -> None:
-        from cautious.cli.console import console
+        from cautious.cli.console import console, say
         from cautious.worlds.data import find_images
         from cautious.worlds.data.find import places
 
         found = [line for line in find_images(self.data) if line.name in self.names]
         console.print(_found_table(found))
-        console.print("looked in, first choice first:", "; ".join(map(str, places(self.data))), soft_wrap=True)
+        say(f"looked in, first choice first: {'; '.join(map(str, places(self.data)))}")
         console.print("complete sets: cautious data fetch [digits] [fashion] [letters]", markup=False)
 
     def _fetch(self) -> None:
-        from cautious.cli.console import console, progress_bars
+        from cautious.cli.console import progress_bars, say
         from cautious.types import as_folder
         from cautious.worlds.data import fetch_images
 
@@ -72,7 +72,7 @@ class Data:
         with progress_bars() as progress:
             paths = fetch_images(self.names, progress, folder=self.out)
         for path in paths:
-            console.print(str(path), markup=False, soft_wrap=True)
+            say(str(path))
 
 
 def _found_table(found: Sequence[FoundImages]) -> Table:

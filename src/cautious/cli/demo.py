@@ -48,7 +48,7 @@ class Demo:
         console.print("No model ever saw clothes, and nobody said that help is the careful thing to ask for.\n")
 
     def _show_driving(self) -> None:
-        from cautious.cli.console import console, progress_bars
+        from cautious.cli.console import console, progress_bars, say
         from cautious.cli.tables import result_table
         from cautious.experiments.driving import run_driving, stage_name
         from cautious.experiments.driving_settings import experiment_at
@@ -72,11 +72,11 @@ class Demo:
             f"The models differ by {spread['familiar']:.2f} on familiar steps and by {spread['novel']:.2f} on novel ones "
             "(standard deviation of the reward): that is all the caution is made of."
         )
-        console.print(f"report: {path}   watch both drive: cautious watch driving --belief {self.out}")
+        say(f"report: {path}   watch both drive: cautious watch driving --belief {self.out}")
 
     def _show_courier(self) -> None:
         from cautious.beliefs.files import save_json
-        from cautious.cli.console import console, progress_bar
+        from cautious.cli.console import console, progress_bar, say
         from cautious.cli.tables import courier_table
         from cautious.experiments.courier import WAYS, courier
         from cautious.ops.risk import KofN
@@ -97,4 +97,4 @@ class Demo:
         save_figure(plot_dial(names, shares, lower, upper), self.out / "courier.png")
         record = {"levels": names, "shares": shares, "lower": lower, "upper": upper, "solution": solution.record}
         save_json(self.out / "courier.json", record)
-        console.print(f"figure: {self.out / 'courier.png'}   numbers: {self.out / 'courier.json'}")
+        say(f"figure: {self.out / 'courier.png'}   numbers: {self.out / 'courier.json'}")

@@ -28,7 +28,7 @@ class Report:
 
     def run(self) -> None:
         """Read the store, draw, judge."""
-        from cautious.cli.console import console
+        from cautious.cli.console import console, say
         from cautious.cli.tables import ledger_table
         from cautious.experiments.store import Store
         from cautious.report.contents import ledger_of
@@ -43,10 +43,10 @@ class Report:
             return
         path = write_report(store, self.out)
         console.print(ledger_table(ledger_of(store)))
-        console.print(f"report: {path}")
+        say(f"report: {path}")
 
     def _draw_only(self, store: Store) -> None:
-        from cautious.cli.console import console
+        from cautious.cli.console import console, say
         from cautious.cli.tables import result_table
         from cautious.report.contents import chosen_of
         from cautious.report.html import draw_figure
@@ -55,4 +55,4 @@ class Report:
         for table in tables:
             console.print(result_table(table))
         for name, entry in figures.items():
-            console.print(f"figure: {draw_figure(store, name, entry, self.out or store.folder)}")
+            say(f"figure: {draw_figure(store, name, entry, self.out or store.folder)}")

@@ -76,7 +76,7 @@ class Reproduce:
 
     def _show(self, store: Store) -> bool:
         """Report a run; whether some claim is not borne out."""
-        from cautious.cli.console import console, progress_bar
+        from cautious.cli.console import console, progress_bar, say
         from cautious.cli.tables import ledger_table, result_table
         from cautious.report.contents import ledger_of, tables_of
         from cautious.report.html import write_report
@@ -90,12 +90,12 @@ class Reproduce:
             if table.main:
                 console.print(result_table(table))
         console.print(ledger_table(verdicts))
-        console.print(f"run: {store.folder}   report: {path}")
+        say(f"run: {store.folder}   report: {path}")
         return any(verdict.shown is False for verdict in verdicts)
 
     def _show_repeats(self, runs: dict[int, Store], folder: Path) -> bool:
         """Report each run, and one ledger of all; whether some claim is not borne out somewhere."""
-        from cautious.cli.console import console, progress_bar
+        from cautious.cli.console import console, progress_bar, say
         from cautious.cli.tables import repeats_table
         from cautious.report.contents import ledger_of
         from cautious.report.html import write_report
@@ -109,7 +109,7 @@ class Reproduce:
         tallies = tallied({seed: ledger_of(store) for seed, store in runs.items()})
         path = write_tallies(folder, self.task, tallies)
         console.print(repeats_table(tallies))
-        console.print(f"runs and their reports: {folder}/seed-*   ledger: {path}")
+        say(f"runs and their reports: {folder}/seed-*   ledger: {path}")
         return any(tally.missed for tally in tallies)
 
     def _run_experiment(

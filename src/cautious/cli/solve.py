@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from cautious.solvers.solution import Solution
+    from cautious.worlds.mdp import TabularMDP
 
 
 @dataclass
@@ -46,18 +45,21 @@ class Solve:
     seed: int = 0
     """Starts the shuffles of queue sampling."""
     out: Path = Path("solution")
-    """Folder for policy.safetensors (policies, and the best one's action and caution in each state) and certificate.json."""
+    """Folder for policy.safetensors (the policies; and in each state the action, its caution and the ordinary policy, as
+    CautiousPolicy decides) and certificate.json."""
 
     def run(self) -> None:
         """Load, solve, write, and show the certificate."""
         from cautious.beliefs.files import FORMAT, save_json, save_tensors
-        from cautious.cli.console import console
+        from cautious.cli.console import console, say
         from cautious.cli.tables import caution_table, certificate_table
+        from cautious.solvers.decision import beside_ordinary, decision_of
+        from cautious.solvers.solve import parse_levels
         from cautious.types import as_folder
 
         as_folder(self.out, "out")
-        rewards = self._rewards()
-        solution = self._solved(rewards)
+        rewards, mdp = self._rewards(), self._mdp()
+        solution = self._solved(rewards, mdp)
         policies = {
             "policy": solution.policy,
             "average_policy": solution.average_policy,
@@ -68,7 +70,11 @@ class Solve:
             name: {part: getattr(certificate, part).tolist() for part in ("lower", "upper", "gap")}
             for name, certificate in certificates.items()
         }
-        decisions = {} if self.belief is None else _decisions(rewards, solution.best_policy)
+        best = solution.best_policy  # [S, A], or [L, S, A]
+        solved = best.reshape(len(self.level), *best.shape[-2:])
+        cautious, ordinary = beside_ordinary(solved, parse_levels(self.level), rewards, mdp)
+        decision = decision_of(cautious.reshape(best.shape), ordinary, lambda: rewards)
+        decisions = {"action": decision.action, "caution": decision.caution, "ordinary_policy": ordinary}
         files = {"policy.safetensors": save_tensors(self.out / "policy.safetensors", policies | decisions)}
         save_json(
             self.out / "certificate.json",
@@ -76,9 +82,8 @@ class Solve:
             files,
         )
         console.print(certificate_table(self.level, certificates))
-        if decisions:
-            console.print(caution_table(self.level, decisions["caution"]))
-        console.print(f"wrote {self.out / 'policy.safetensors'} and {self.out / 'certificate.json'}")
+        console.print(caution_table(self.level, decision.caution))
+        say(f"wrote {self.out / 'policy.safetensors'} and {self.out / 'certificate.json'}")
 
     def _rewards(self) -> Any:
         """What each model says each action pays in each state, [M, S, A]."""
@@ -100,17 +105,24 @@ class Solve:
             )
         return belief.rewards(load_states(self.states))
 
-    def _solved(self, rewards: Any) -> Solution:
-        from cautious.cli.console import progress_bar
+    def _mdp(self) -> TabularMDP | None:
+        """The world, where actions move it."""
         from cautious.errors import InvalidInputError
-        from cautious.solvers.bandit import solve_bandit
-        from cautious.solvers.mdp import solve_mdp
         from cautious.solvers.mdp_files import load_mdp
 
-        if self.mdp is not None and self.regime == "single-state":
+        if self.mdp is None:
+            return None
+        if self.regime == "single-state":
             raise InvalidInputError(
                 f"regime={self.regime!r} goes without --mdp: in an MDP the states belong together. Leave one of the two out."
             )
+        return load_mdp(self.mdp)
+
+    def _solved(self, rewards: Any, mdp: TabularMDP | None) -> Solution:
+        from cautious.cli.console import progress_bar
+        from cautious.solvers.bandit import solve_bandit
+        from cautious.solvers.mdp import solve_mdp
+
         levels = self.level[0] if len(self.level) == 1 else self.level
         options: dict[str, Any] = {
             "sampling": self.sampling,
@@ -120,16 +132,7 @@ class Solve:
         }
         usual = "all-states" if self.belief is None else "single-state"
         with progress_bar("solving") as progress:
-            if self.mdp is not None:
-                return solve_mdp(load_mdp(self.mdp), rewards, levels, progress=progress, **options)
+            if mdp is not None:
+                return solve_mdp(mdp, rewards, levels, progress=progress, **options)
             regime = usual if self.regime == "auto" else self.regime
             return solve_bandit(rewards, levels, regime=regime, progress=progress, **options)
-
-
-def _decisions(rewards: Tensor, policy: Tensor) -> dict[str, Tensor]:
-    """What to do in each state, and how far that is from what one would ordinarily do, by level."""
-    from cautious.solvers.decision import greedy, total_variation
-
-    ordinary = greedy(rewards.double().mean(dim=0))
-    caution = total_variation(policy, ordinary)
-    return {"action": policy.argmax(dim=-1), "caution": caution, "ordinary_policy": ordinary}

@@ -57,7 +57,7 @@ class Train:
 
     def run(self) -> None:
         """Read, train, look at the belief, write."""
-        from cautious.cli.console import console, progress_bar
+        from cautious.cli.console import console, progress_bar, say
         from cautious.cli.tables import diagnosis_table
 
         with progress_bar("training") as progress:
@@ -67,9 +67,7 @@ class Train:
             console.print(diagnosis_table(belief.diagnosis))
             for concern in belief.diagnosis.concerns:
                 console.print(f"[yellow]look out:[/] {concern}")
-        console.print(
-            f"belief: {self.out}   decide with it: cautious solve --belief {self.out} --states FILE", soft_wrap=True
-        )
+        say(f"belief: {self.out}   decide with it: cautious solve --belief {self.out} --states FILE")
 
     def _trained(self, progress: Callable[[int, int], None]) -> RewardEnsemble:
         import shutil

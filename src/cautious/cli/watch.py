@@ -31,7 +31,10 @@ class Watch:
     fps: float = 4.0
     """Frames a second."""
     belief: Path | None = None
-    """A run whose reward models to use; the demo's or the small run's if not given, trained first if there is none."""
+    """A run whose reward models to use; one nearby if not given (that in --out, of the demo, of 'reproduce driving'), or else
+    they are trained first."""
+    out: Path = Path("demo")
+    """Folder for reward models that have to be trained: that of the demo, which then goes on with them."""
     gif: Path | None = None
     """Write the animation to this file instead of showing it."""
 
@@ -41,7 +44,7 @@ class Watch:
 
         from rich.live import Live
 
-        from cautious.cli.console import console, progress_bars
+        from cautious.cli.console import console, progress_bars, say
         from cautious.cli.tables import drive_columns
         from cautious.errors import InvalidInputError
         from cautious.experiments.drives import drive_both, trained_belief
@@ -58,13 +61,14 @@ class Watch:
                     f"gif={self.gif} must be a file that ends in .gif, since that is what is written."
                 )
             as_folder(self.gif.parent, "gif's folder")
+        as_folder(self.out, "out")
         levels = [KofN.parse(self.level), KofN.parse(self.against)]
         with progress_bars() as progress:
-            ensemble = trained_belief(self.belief, progress)
+            ensemble = trained_belief(self.belief, self.out, progress)
             drives = drive_both(ensemble, levels, self.probability, self.steps, self.seed, progress)
         if self.gif is not None:
             save_gif(drives, self.gif, self.fps)
-            console.print(f"wrote {self.gif}")
+            say(f"wrote {self.gif}")
         else:
             with Live(console=console, auto_refresh=False) as live:
                 for step in range(self.steps + 1):

@@ -14,7 +14,7 @@ from cautious.beliefs.training import Progress, as_progress
 from cautious.errors import InvalidInputError
 from cautious.ops.risk import KofN
 from cautious.policy import CautiousPolicy
-from cautious.types import as_number
+from cautious.types import LARGEST_COUNT, as_number
 
 
 class CalibrationWarning(UserWarning):
@@ -86,11 +86,12 @@ def calibrate(
 
 def _warn_if_few(num_states: int, at_most: float, confidence: float) -> None:
     """Say so where no rate at all, not even nought, could have been shown to be allowed."""
-    needed = math.ceil(math.log(1 - confidence) / math.log1p(-at_most))  # (1 - at_most)^B <= 1 - confidence
+    needed = math.log(1 - confidence) / math.log1p(-at_most)  # (1 - at_most)^B <= 1 - confidence; may be infinite
     if num_states < needed:
+        enough = f"give at least {math.ceil(needed)}, or" if needed <= LARGEST_COUNT else "nobody has enough of them:"
         warnings.warn(
             f"familiar_states: {num_states} are too few to show a rate of at most {at_most:g} with confidence {confidence:g}, "
-            f"so the ordinary level came out; give at least {needed}, or allow more.",
+            f"so the ordinary level came out; {enough} allow more.",
             CalibrationWarning,
             stacklevel=3,
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cautious.worlds.driving import FEATURES, DrivingWorld
+from cautious.worlds.driving import DrivingWorld
+from cautious.worlds.driving_rules import FEATURES
 
 
 def safety_statistics(world: DrivingWorld, policy: Tensor) -> dict[str, Tensor]:

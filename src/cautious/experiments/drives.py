@@ -17,9 +17,11 @@ from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
 from cautious.seeding import stream
 from cautious.solvers.mdp import solve_mdp
-from cautious.worlds.driving import START, DrivingState, DrivingWorld, driving_world, outcome, pick
+from cautious.worlds.driving import DrivingWorld, driving_world, pick
+from cautious.worlds.driving_rules import START, DrivingState, outcome
 
 KNOWN_RUNS = (Path("demo"), Path("runs/driving-small"), Path("runs/driving-paper"))
+"""Where a belief about driving lies if other verbs were left to choose their folders."""
 
 
 class Frame(NamedTuple):
@@ -41,17 +43,17 @@ class Drive(NamedTuple):
     frames: list[Frame]
 
 
-def trained_belief(folder: Path | None, progress: Progress | None) -> DrivingEnsemble:
-    """The reward models of a run; without one, of the demo or a small run nearby, or else trained for the occasion."""
+def trained_belief(folder: Path | None, out: Path, progress: Progress | None) -> DrivingEnsemble:
+    """The reward models of a run; without one, those in `out` or of a run nearby, or else trained, and kept in `out`."""
     if folder is not None:
         if not (folder / "belief").is_dir():
             raise MissingFileError(f"{folder}: holds no trained belief; pass the folder of a finished driving run.")
         return DrivingEnsemble.load(folder / "belief")
-    for known in KNOWN_RUNS:
+    for known in (out, *KNOWN_RUNS):
         if (known / "belief" / "ensemble.json").exists():
             return DrivingEnsemble.load(known / "belief")
     experiment = experiment_at("demo")
-    store = Store.create(KNOWN_RUNS[0], "driving", experiment.as_settings())
+    store = Store.create(out, "driving", experiment.as_settings())
     with store.alone():
         return belief(experiment, store, experiment.default_probability, progress=progress)
 

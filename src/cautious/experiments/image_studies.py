@@ -16,6 +16,7 @@ from cautious.experiments.store import Findings, as_lists
 from cautious.ops.risk import KofN
 from cautious.seeding import stream
 from cautious.solvers.bandit import solve_bandit
+from cautious.solvers.decision import total_variation
 from cautious.types import Regime, Sampling
 from cautious.worlds.data import ImageSet
 
@@ -144,7 +145,7 @@ def _samples(
 ) -> tuple[dict[str, Tensor], dict[str, list[int]]]:
     """The images on which the first level asks for help most and least (or departs from the last level), with opinions."""
     cautious, ordinary = policy[0], policy[-1]  # [S, A]
-    departs = 0.5 * (cautious - ordinary).abs().sum(dim=-1)
+    departs = total_variation(cautious, ordinary)
     score = departs if help_action is None else cautious[:, help_action]
     order = torch.argsort(score, stable=True)
     count = min(NUM_SAMPLES, len(order) // 2)

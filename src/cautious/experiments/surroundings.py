@@ -35,7 +35,7 @@ def surroundings() -> dict[str, Any]:
 
 
 def surroundings_line() -> str:
-    """The same in one line, for what a command prints."""
+    """The same in one line, for what the repository's tools print above their tables."""
     found = surroundings()
     hardware, versions = found["hardware"], found["versions"]
     return (

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from cautious.experiments.driving import stage_name
 from cautious.experiments.store import Store
 from cautious.report.figures import COLOURS, FigureEntry, grid
-from cautious.worlds.driving import DrivingState
 from cautious.worlds.driving_picture import as_picture
+from cautious.worlds.driving_rules import DrivingState
 
 PANELS = {
     "speed": "speed",

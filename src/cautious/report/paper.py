@@ -66,11 +66,6 @@ def paper_table(name: str) -> PaperTable:
     return PaperTable(name, found["title"], cells, tuple(found["misprinted"]))
 
 
-def paper_table_names() -> tuple[str, ...]:
-    """All nine labels."""
-    return (*_numbers()["tables"], SETTINGS_TABLE)
-
-
 def paper_training() -> dict[str, PaperTraining]:
     """Batch size and epochs by share of the digits; all other image experiments are as the last row."""
     return {share: PaperTraining(**row) for share, row in _numbers()["training"].items()}

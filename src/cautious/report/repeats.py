@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cautious.beliefs.files import save_json
+from cautious.beliefs.files import FORMAT, save_json
 from cautious.report.ledger import Verdict
 
 FILE = "repeats.json"
@@ -78,5 +78,5 @@ def write_tallies(folder: Path, experiment: str, tallies: Sequence[Tally]) -> Pa
         for tally in tallies
     ]
     seeds = sorted({seed for tally in tallies for seed in tally.verdicts})
-    save_json(folder / FILE, {"format": 1, "experiment": experiment, "seeds": seeds, "claims": claims})
+    save_json(folder / FILE, {"format": FORMAT, "experiment": experiment, "seeds": seeds, "claims": claims})
     return folder / FILE

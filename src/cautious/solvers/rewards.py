@@ -143,6 +143,17 @@ def as_rewards(rewards: Any, device: torch.device | str | None = None) -> Reward
     return DenseRewards(tensor)
 
 
+def mean_reward(rewards: Any) -> Tensor:
+    """The mean of M reward functions, [M, S, A] -> [S, A], float64; what is on disk is read a block at a time."""
+    if isinstance(rewards, Tensor):
+        return rewards.double().mean(dim=0)
+    source = as_rewards(rewards)
+    total = torch.zeros(source.num_states, source.num_actions, dtype=torch.float64, device=source.device)
+    for _, block in model_blocks(source):
+        total += block.sum(dim=0)
+    return total / source.num_models
+
+
 def model_blocks(rewards: Rewards, states: slice = slice(None)) -> Iterator[tuple[slice, Tensor]]:
     """All models in order, a block at a time: (which, float64 rewards [m, s, A])."""
     size = max(1, BLOCK_BYTES // (8 * rewards.num_states * rewards.num_actions))

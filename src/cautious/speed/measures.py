@@ -143,7 +143,10 @@ def image_belief() -> Twice:
 
 
 def vector_belief(num_models: int = 100, num_inputs: int = 8, num_actions: int = 4) -> Twice:
-    """A belief about vectors, untrained: how it was trained makes no difference to how long it takes."""
+    """A belief about vectors, untrained: how it was trained makes no difference to how long it takes.
+
+    Beside `image_belief`, which `cautious bench` measures; `benchmarks/` measures both.
+    """
     network = VectorNetwork((num_inputs,), num_actions)
     weights = np.stack([network.init(stream(0, "vector model", number)) for number in range(num_models)])
     belief = RewardEnsemble(network, torch.from_numpy(weights).float())

@@ -8,9 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cautious.ops.regret import instantaneous_regret
 from cautious.ops.risk import KofN
-from cautious.ops.simplex import regret_matching, uniform_policy
 from cautious.worlds.mdp import TabularMDP
 
 
@@ -43,20 +41,8 @@ def sweep_iterations(
         policy = np.where(total > 0, positive / np.where(total > 0, total, 1), 1 / num_actions)
 
 
-def torch_loop_over_states(rewards: Tensor, level: KofN, num_states: int, num_iterations: int) -> None:
-    """The single-state regime state by state with torch."""
-    for state in range(num_states):
-        policy = uniform_policy(1, rewards.shape[2])
-        cumulative = torch.zeros_like(policy)
-        for t in range(num_iterations):
-            sampled = rewards[t * level.n : (t + 1) * level.n, state].double()
-            worst = torch.argsort(sampled @ policy[0], stable=True)[: level.k]
-            cumulative += instantaneous_regret(sampled[worst].mean(dim=0, keepdim=True), policy)
-            policy = regret_matching(cumulative)
-
-
 def numpy_loop_over_states(rewards: np.ndarray, level: KofN, num_states: int, num_iterations: int) -> None:
-    """The same in numpy, whose calls on tiny arrays cost less."""
+    """The single-state regime state by state, in numpy, whose calls on tiny arrays cost less than torch's."""
     for state in range(num_states):
         policy, cumulative = np.full(rewards.shape[2], 1 / rewards.shape[2]), np.zeros(rewards.shape[2])
         for t in range(num_iterations):

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from cautious.worlds.data import load_images
 from cautious.worlds.data.find import EMBEDDED
-from cautious.worlds.driving import driving_world, network_image
+from cautious.worlds.driving import driving_world
+from cautious.worlds.driving_rules import network_image
 from cautious.worlds.images import ask_for_help_rewards
 
 DRIVING_BATCH = 800

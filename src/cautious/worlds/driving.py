@@ -1,8 +1,7 @@
 """The driving gridworld: two lanes, two ditches, obstacles that appear out of the dark; familiar and novel.
 
-One description of the dynamics (`car_moves`, `obstacle_moves`) and of the reward (`outcome`) serves the exact MDP, the
-Gymnasium environment and the pictures. In the familiar world obstacles appear in the ditches only; in the novel one on
-the road too. See docs/driving.md for what the paper leaves open and what was decided.
+`worlds/driving_rules.py` says how it goes; here it is enumerated, as an exact MDP. In the familiar world obstacles appear in
+the ditches only; in the novel one on the road too.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -21,120 +19,24 @@ from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.types import as_float_tensor, as_number, check_shape, parse_count, parse_flag
+from cautious.worlds.driving_rules import (
+    ACTIONS,
+    FEATURES,
+    MAX_SPEED,
+    NUM_COLUMNS,
+    NUM_ROWS,
+    START,
+    DrivingState,
+    Obstacle,
+    car_moves,
+    obstacle_moves,
+    pair_features,
+)
 from cautious.worlds.mdp import TabularMDP
 
-NUM_ROWS, NUM_COLUMNS = 3, 4
-CAR_ROW = NUM_ROWS - 1
-DITCHES = (0, NUM_COLUMNS - 1)
-MAX_SPEED = NUM_ROWS  # vision (rows ahead of the car) plus one
-ACTIONS = ("accelerate", "brake", "left", "right", "cruise")
 FAMILIAR_SPAWN = ((0,), (3,))
 NOVEL_SPAWN = ((0, 1), (2, 3))
 DISCOUNT = 0.99
-
-Obstacle = tuple[int, int] | None
-"""Hidden, or at (row, column); row 0 is farthest ahead."""
-
-
-class DrivingState(NamedTuple):
-    """The car is always in the bottom row."""
-
-    column: int
-    speed: int
-    left: Obstacle
-    """The obstacle of the left half."""
-    right: Obstacle
-    """The obstacle of the right half."""
-
-
-START = DrivingState(column=2, speed=0, left=None, right=None)
-
-
-class Outcome(NamedTuple):
-    """What happened between two states."""
-
-    distance: int
-    collisions: int
-    offroad: bool
-
-
-def car_moves(column: int, speed: int, action: str) -> tuple[int, int, int]:
-    """Next column, next speed and forward distance of an action; `speed` is the speed before it.
-
-    A change of speed acts on the next step only. A lane change spends one unit of movement sideways; at a standstill, or
-    against a wall, there is none.
-    """
-    if action == "accelerate":
-        return column, min(speed + 1, MAX_SPEED), speed
-    if action == "brake":
-        return column, max(speed - 1, 0), speed
-    if action == "cruise":
-        return column, speed, speed
-    if action not in ("left", "right"):
-        raise InvalidInputError(f"action={action!r} is not known; choose one of {', '.join(ACTIONS)}.")
-    target = column + (1 if action == "right" else -1)
-    if speed == 0 or not 0 <= target < NUM_COLUMNS:
-        return column, speed, speed
-    return target, speed, speed - 1
-
-
-def obstacle_moves(
-    obstacle: Obstacle, distance: int, spawn_columns: tuple[int, ...], appearance_probability: float
-) -> Iterator[tuple[Obstacle, float]]:
-    """Where one obstacle can be after the car moved `distance` rows forward, with probabilities.
-
-    A visible one comes nearer and leaves the view behind the car. A hidden one may appear in each newly seen row, scanned
-    from the nearest to the farthest, with probability p; its column is uniform over its spawn columns.
-    """
-    if obstacle is not None:
-        row = obstacle[0] + distance
-        yield (row, obstacle[1]) if row < NUM_ROWS else None, 1.0
-        return
-    missed = 1.0
-    for row in reversed(range(distance)):
-        for column in spawn_columns:
-            yield (row, column), missed * appearance_probability / len(spawn_columns)
-        missed *= 1 - appearance_probability
-    yield None, missed
-
-
-def outcome(state: DrivingState, following: DrivingState) -> Outcome:
-    """Distance, collisions and whether a ditch was touched: functions of the two states alone.
-
-    Each obstacle counts once at most: a visible one (other than one already under the car) if the car reaches or passes
-    it in a column it is in at the start or the end of the step; a hidden one if it appears right where the car ends.
-    """
-    distance = state.speed - (state.column != following.column)
-    lowest, highest = sorted((state.column, following.column))
-    collisions = 0
-    for before, after in ((state.left, following.left), (state.right, following.right)):
-        if before is not None:
-            under_the_car = before == (CAR_ROW, state.column)
-            collisions += not under_the_car and before[0] + distance >= CAR_ROW and lowest <= before[1] <= highest
-        elif after is not None:
-            collisions += after[0] == CAR_ROW and lowest <= after[1] <= highest
-    return Outcome(distance, collisions, state.column in DITCHES or following.column in DITCHES)
-
-
-def pair_features(state: DrivingState, following: DrivingState) -> dict[str, float]:
-    """The reward and the safety statistics of one step.
-
-    reward = distance - 2 speed [off-road] - 2 speed · collisions
-    """
-    what, speed = outcome(state, following), state.speed
-    return {
-        "reward": what.distance - 2 * speed * what.offroad - 2 * speed * what.collisions,
-        "speed": speed,
-        "distance": what.distance,
-        "collisions": what.collisions,
-        "collision_speed": speed * what.collisions,
-        "offroad": float(what.offroad),
-        "offroad_spaces": speed * what.offroad,
-        "lane_changes": float(state.column != following.column),
-    }
-
-
-FEATURES = tuple(pair_features(START, START))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -303,15 +205,3 @@ def _build_world(novel: bool, probability: float) -> DrivingWorld:
         every_pair=torch.from_numpy(every_pair),
         pair_matrix=pair_matrix,
     )
-
-
-def network_image(state: DrivingState) -> Tensor:
-    """What a reward model sees of a state: channels pavement, ditch, car, obstacle over the lanes, [4, 3, 4]."""
-    image = torch.zeros(4, NUM_ROWS, NUM_COLUMNS)
-    image[1, :, list(DITCHES)] = 1
-    image[2, CAR_ROW, state.column] = 1
-    for obstacle in (state.left, state.right):
-        if obstacle is not None:
-            image[3, obstacle[0], obstacle[1]] = 1
-    image[0] = 1 - image[1:].amax(dim=0)
-    return image

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cautious.worlds.driving import CAR_ROW, DITCHES, NUM_COLUMNS, NUM_ROWS, DrivingState
+from cautious.worlds.driving_rules import CAR_ROW, DITCHES, NUM_COLUMNS, NUM_ROWS, DrivingState
 
 ROAD, DITCH, CAR, OBSTACLE, SPEED, DARK = (
     (112, 112, 112),

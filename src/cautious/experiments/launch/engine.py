@@ -15,7 +15,7 @@ from cautious.beliefs.training import TrainedModels, train
 from cautious.errors import InvalidInputError
 from cautious.experiments.progress import Progress, Tell
 from cautious.experiments.surroundings import hardware_name
-from cautious.types import as_device
+from cautious.types import chosen_device
 
 Shared = TypeVar("Shared")
 Piece = TypeVar("Piece")
@@ -91,8 +91,7 @@ class LocalEngine:
 
     def device(self, name: str) -> torch.device:
         """The named device; "auto" takes a GPU where there is one."""
-        chosen = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
-        return as_device(chosen) or torch.device("cpu")
+        return chosen_device(name)
 
     def train(
         self,

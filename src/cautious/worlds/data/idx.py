@@ -93,7 +93,10 @@ def _read_shape(file: io.BufferedIOBase, path: Path, num_dims: int) -> list[int]
 
 
 def write_idx(path: Path, values: Tensor) -> None:
-    """Write a uint8 tensor of any shape as IDX, gzipped where the name ends in .gz; the same tensor gives the same bytes."""
+    """Write a uint8 tensor of any shape as IDX, gzipped where the name ends in .gz; the same tensor gives the same bytes.
+
+    The package itself only reads; its embedded cuts were written with this (`tools/cut_embedded_data.py`).
+    """
     if values.dtype != torch.uint8 or not 1 <= values.dim() <= 255 or values.numel() == 0:
         raise InvalidInputError(
             f"{path}: only unsigned bytes, one at least, can be written as IDX here, got {values.dtype} of shape "

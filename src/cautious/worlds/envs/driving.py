@@ -8,8 +8,9 @@ import gymnasium
 from gymnasium import spaces
 
 from cautious.errors import InvalidInputError
-from cautious.worlds.driving import ACTIONS, START, driving_world, pair_features
+from cautious.worlds.driving import driving_world
 from cautious.worlds.driving_picture import as_picture, as_text
+from cautious.worlds.driving_rules import ACTIONS, START, pair_features
 from cautious.worlds.envs.options import option
 
 RENDER_MODES = ("ansi", "rgb_array")
