@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from cautious.experiments.store import MANIFEST, Findings, Store
 from cautious.report.contents import contents_of, figures_of, ledger_of, tables_of
@@ -82,6 +83,40 @@ def section(folder: Path) -> str:
     return "\n".join(part for part in parts if part)
 
 
+def cost_rows(folders: list[Path]) -> str:
+    """Seconds of every part at the paper's sizes, beside what the paper says it took."""
+    rows, total, missing = "", 0.0, []
+    for folder in folders:
+        store = Store.open(folder)
+        stages = {path.stem: store.numbers(path.stem) for path in folder.glob("*.json") if path.name != MANIFEST}
+        training = sum(numbers["seconds"] for stage, numbers in stages.items() if stage.startswith("belief"))
+        after = sum(_seconds(numbers) for stage, numbers in stages.items() if not stage.startswith("belief"))
+        wanted = store.manifest["settings"].get("variants", {})
+        missing += [f"{folder.name} {variant}" for variant in wanted if f"belief-{variant}" not in stages]
+        ensembles = sum(stage.startswith("belief") for stage in stages)
+        rows += f"| {folder.name} | {ensembles} | {training:,.0f} | {after:,.0f} |\n"
+        total += training + after
+    left = f" Not run yet: {', '.join(missing)}." if missing else ""
+    return (
+        "## Time and cost\n\n"
+        "Seconds on one GPU (driving: solved on a CPU), as each run's files have them; where runs overlapped, each has "
+        "the whole of its time. The extra studies (the full dial, the number of models) are not timed by themselves.\n\n"
+        f"| run | ensembles | training | predicting and solving |\n|---|---|---|---|\n{rows}\n"
+        f"In all {total / 3600:.1f} hours. The paper (appendix B): 300 GPU-hours on a V100 for its image experiments, and "
+        f"835 CPU-hours for driving.{left}\n"
+    )
+
+
+def _seconds(numbers: dict[str, Any]) -> float:
+    """What a stage took to predict and to solve, as far as it says so."""
+    solving = (
+        numbers.get("seconds", {}).values()
+        if "seconds" in numbers
+        else [numbers.get("solve_seconds", {}).get("queue", 0)]
+    )
+    return float(numbers.get("predict_seconds", 0.0) + sum(solving))
+
+
 def ledger_rows(verdicts: list[Verdict]) -> str:
     """The ledger as a table."""
     rows = "".join(
@@ -102,8 +137,10 @@ def main() -> None:
     for argument in sys.argv[1:]:
         name, _, run = argument.partition("=")
         publish(name, Path(run))
-    sections = [section(folder) for folder in sorted(RESULTS.iterdir()) if (folder / "manifest.json").exists()]
-    write_whole(PAGE, lambda path: path.write_text("\n".join([HEAD, *sections]), encoding="utf-8"))
+    folders = [folder for folder in sorted(RESULTS.iterdir()) if (folder / MANIFEST).exists()]
+    sections = [section(folder) for folder in folders]
+    cost = cost_rows([folder for folder in folders if not folder.name.startswith("small-")])
+    write_whole(PAGE, lambda path: path.write_text("\n".join([HEAD, cost, *sections]), encoding="utf-8"))
     print(f"wrote {PAGE} from {len(sections)} runs")
 
 
