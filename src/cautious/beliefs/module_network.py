@@ -173,6 +173,10 @@ def as_inputs(states: Any, shape: tuple[int, ...] | None = None) -> Tensor:
     if inputs.dim() < 2 or not len(inputs):
         one = "; for one state pass states[None], a batch of one" if inputs.dim() == 1 and len(inputs) else ""
         raise InvalidInputError(f"inputs: expected one row a state, [S, ...], got shape {list(inputs.shape)}{one}.")
+    if 0 in inputs.shape:
+        raise InvalidInputError(
+            f"inputs: states of shape {list(inputs.shape[1:])} hold no number; each needs one at least."
+        )
     check_finite(inputs, "inputs")
     if shape is not None and tuple(inputs.shape[1:]) != shape:
         raise InvalidInputError(f"inputs: expected shape [S, {', '.join(map(str, shape))}], got {list(inputs.shape)}.")
