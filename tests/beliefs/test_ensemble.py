@@ -106,7 +106,7 @@ def test_spoilt_files_are_refused(tmp_path):
         with pytest.raises(BadFileError, match=says):
             RewardEnsemble.load(tmp_path / name)
     belief.save(tmp_path / "cut")
-    weights = tmp_path / "cut" / "models.safetensors"
+    (weights,) = (tmp_path / "cut").glob("models-*.safetensors")
     weights.write_bytes(weights.read_bytes()[:-100])
     with pytest.raises(BadFileError, match="truncated"):
         RewardEnsemble.load(tmp_path / "cut")
