@@ -345,6 +345,7 @@ CALLS = [
     Call("fit_ensemble", "fit_ensemble(None, paid)", INVALID, "inputs: cannot be read as an array of real numbers"),
     Call("fit_ensemble", "fit_ensemble(states, None)", INVALID, "rewards: cannot be read as an array of real numbers"),
     Call("fit_ensemble", "fit_ensemble(states[:0], paid[:0])", INVALID, "dimension S of shape [0, 2] is empty"),
+    Call("fit_ensemble", "fit_ensemble(states[:, :0], paid)", INVALID, "states of shape [0] hold no number"),
     Call("fit_ensemble", "fit_ensemble(states, paid.double() * 1e300)", INVALID, "sums may overflow: scale them"),
     Call("fit_ensemble", "fit_ensemble(states, paid, network=None)", INVALID, "choose 'auto', 'image', 'vector'"),
     Call(

@@ -119,3 +119,15 @@ def test_errors_of_ours_pass_as_they_are(tmp_path):
     with pytest.raises(MissingFileError, match="nothing to write"):
         write_whole(tmp_path / "x", miss)
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_a_file_may_be_read_by_whom_the_user_lets(tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        save_json(tmp_path / "x.json", {})
+        save_tensors(tmp_path / "x.safetensors", {"a": torch.zeros(1)})
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in sorted(tmp_path.iterdir())] == [mode, mode]
+    assert names(tmp_path) == ["x.json", "x.safetensors"]

@@ -86,6 +86,11 @@ class Reader:
         self._child.communicate()
 
 
+def files_in(folder: Path) -> list[Path]:
+    """All files below a folder, in order."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
 class Case:
     """A spoilt file: everything follows from the seed and its number."""
 
@@ -94,7 +99,7 @@ class Case:
         rng = stream(seed, "case", number)
         self.kind = list(KINDS)[number % len(KINDS)]
         self.folder = valid / self.kind
-        files = sorted(path.relative_to(self.folder) for path in self.folder.rglob("*") if path.is_file())
+        files = [path.relative_to(self.folder) for path in files_in(self.folder)]
         self.file = files[int(rng.integers(len(files)))]
         content = (self.folder / self.file).read_bytes()
         self.spoilt, self.how = content, ""
@@ -110,9 +115,9 @@ class Case:
         """The same file of another save, or any other valid file; not one that may well stand in its place."""
         together = KINDS[self.kind].together
         if together and rng.random() < 0.5:
-            return (valid / "twins" / self.kind / self.file).read_bytes()
-        others = sorted(path for path in valid.rglob("*") if path.is_file())
-        others = [path for path in others if together or path.name != self.file.name]
+            ours, theirs = (files_in(folder) for folder in (self.folder, valid / "twins" / self.kind))
+            return theirs[ours.index(self.folder / self.file)].read_bytes()  # its name may tell of its content
+        others = [path for path in files_in(valid) if together or path.name != self.file.name]
         return others[int(rng.integers(len(others)))].read_bytes()
 
     def write(self, folder: Path) -> None:

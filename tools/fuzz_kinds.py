@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -156,6 +157,8 @@ def as_earlier(kind: Kind) -> Kind:
             path.write_text(json.dumps(early | {"format": 1}, indent=2), encoding="utf-8")
         for path in folder.rglob("*.safetensors"):
             save_file(load_file(path), path)
+        for path in sorted(folder.rglob("*-*"), reverse=True):  # what is in a folder before the folder
+            path.rename(path.with_name(re.sub("-[0-9a-f]{16}", "", path.name)))
 
     return kind._replace(make=make, checked=False)
 

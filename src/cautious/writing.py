@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,7 +39,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
             target = folder / path.name
             write(target)
             _flush(target)
-            target.chmod(0o644)
+            target.chmod(_mode_of_new_files(folder))
             target.replace(path)
         with contextlib.suppress(OSError):  # some file systems cannot flush a folder
             _flush(path.parent)
@@ -63,6 +64,13 @@ def explained(path: Path) -> Iterator[None]:
             f"{path}: could not be written ({error.strerror or error}). {way_out}, then run the same again: whatever was "
             "finished is kept."
         ) from error
+
+
+def _mode_of_new_files(folder: Path) -> int:
+    """What the user lets others do with a new file (the umask); asked of a file, since asking the process means setting it."""
+    probe = folder / ".mode"
+    probe.touch()
+    return stat.S_IMODE(probe.stat().st_mode)
 
 
 def _flush(path: Path) -> None:

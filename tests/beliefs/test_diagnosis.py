@@ -113,3 +113,15 @@ def test_a_module_that_cannot_leave_its_range_is_trained_all_the_same():
     numbers = torch.arange(100) % 5
     belief = fitted_quietly(numbers[:, None].float(), torch.eye(5)[numbers][:, :2], network=Ordered, num_epochs=60)
     assert belief.diagnosis.error < 0.2
+
+
+def test_states_where_nothing_is_known_are_not_kept_back(problem):
+    """There is nothing to compare them with: a look at them alone would find no fault in any belief."""
+    states, rewards = problem
+    few, more = rewards.clone(), rewards.clone()
+    few[5:] = torch.nan
+    more[40:] = torch.nan
+    assert fitted_quietly(states, few, num_epochs=1).diagnosis is None  # a tenth of five
+    found = fitted_quietly(states, more).diagnosis
+    assert found.num_states == 4
+    assert 0 < found.error < 0.5

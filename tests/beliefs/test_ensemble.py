@@ -8,6 +8,7 @@ import torch
 
 from cautious import RewardEnsemble, solve_bandit
 from cautious.beliefs import ensemble as ensemble_module
+from cautious.beliefs.diagnosis import diagnose
 from cautious.beliefs.files import load_json, save_json
 from cautious.beliefs.image_network import ImageNetwork
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
@@ -105,7 +106,7 @@ def test_spoilt_files_are_refused(tmp_path):
         with pytest.raises(BadFileError, match=says):
             RewardEnsemble.load(tmp_path / name)
     belief.save(tmp_path / "cut")
-    weights = tmp_path / "cut" / "models.safetensors"
+    (weights,) = (tmp_path / "cut").glob("models-*.safetensors")
     weights.write_bytes(weights.read_bytes()[:-100])
     with pytest.raises(BadFileError, match="truncated"):
         RewardEnsemble.load(tmp_path / "cut")
@@ -113,3 +114,10 @@ def test_spoilt_files_are_refused(tmp_path):
     belief.save(tmp_path / "nan")
     with pytest.raises(BadFileError, match="finite"):
         RewardEnsemble.load(tmp_path / "nan")
+
+
+def test_what_is_known_of_models_goes_with_them(images):
+    belief = random_ensemble(3)
+    belief.diagnosis = diagnose(torch.rand(3, 5, 2), torch.rand(5, 2), torch.rand(3, 4, 2))
+    assert belief.to("cpu").diagnosis is belief.diagnosis
+    assert belief.on(images).diagnosis is belief.diagnosis

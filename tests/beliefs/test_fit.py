@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -209,3 +210,23 @@ def test_thousands_of_short_epochs():
         validation_fraction=0,
     )
     assert float(belief.losses.max()) < 1e-2
+
+
+def test_models_are_not_read_into_other_layers_with_as_many_weights(tmp_path):
+    def layers(first: int, second: int, name: str = "{}") -> nn.Module:
+        parts = [nn.Linear(2, first), nn.ReLU(), nn.Linear(first, second), nn.ReLU(), nn.Linear(second, 2)]
+        return nn.Sequential(OrderedDict((name.format(number), part) for number, part in enumerate(parts)))
+
+    states = torch.rand(5, 2)
+    own = ModuleNetwork(lambda: layers(3, 4), states)
+    RewardEnsemble(own, torch.rand(2, own.num_parameters)).save(tmp_path / "own")
+    for given in (lambda: layers(4, 3), lambda: layers(3, 4, "layer {}")):
+        other = ModuleNetwork(given, states)
+        for network in (given, other):
+            with pytest.raises(BadFileError, match=r"other parameters than the one given; the first that differs is"):
+                RewardEnsemble.load(tmp_path / "own", network=network)
+    RewardEnsemble.load(tmp_path / "own", network=own)
+    vector = VectorNetwork((2,), 2, (3, 4))
+    RewardEnsemble(vector, torch.rand(2, vector.num_parameters)).save(tmp_path / "vector")
+    with pytest.raises(BadFileError, match=r"other hidden than the one given"):
+        RewardEnsemble.load(tmp_path / "vector", network=VectorNetwork((2,), 2, (4, 3)))

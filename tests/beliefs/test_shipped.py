@@ -51,8 +51,10 @@ def test_the_driving_belief_knows_the_familiar_road():
 def test_a_folder_of_that_name_comes_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("ask-for-help").mkdir()
-    assert RewardEnsemble.load("ask-for-help").num_models == 100  # a folder that holds no belief is none
-    first = RewardEnsemble.load("ask-for-help")
+    with pytest.raises(MissingFileError, match=r"holds no belief .* rename it"):
+        RewardEnsemble.load("ask-for-help")  # another in its place would pass for what was to be there
+    assert first_look(num_images=2)  # the package itself knows which one it means
+    first = RewardEnsemble.load(SHIPPED / "ask-for-help")
     RewardEnsemble(first.network, first.parameters[:2]).save("ask-for-help")
     assert RewardEnsemble.load("ask-for-help").num_models == 2
     with pytest.raises(MissingFileError):

@@ -67,6 +67,37 @@ def test_what_is_constant_has_scale_one():
     torch.testing.assert_close(rows, torch.tensor([[1.0, 0.0]]))
 
 
+@pytest.mark.parametrize("offset", [1.7e9, -3e12])
+def test_a_large_offset_costs_nothing(problem, offset):
+    """Seconds since 1970, say: float32 tells them apart by two minutes."""
+    states, rewards = problem
+    plain = fit_ensemble(states.double() * 50, rewards, **QUICK)
+    far = fit_ensemble(states.double() * 50 + offset, rewards, **QUICK)
+    assert plain.diagnosis.error < 0.4 * plain.diagnosis.reward_deviation
+    assert far.diagnosis.error == pytest.approx(plain.diagnosis.error, rel=0.02)
+    moved = far.rewards(states.double() * 50 + offset)
+    torch.testing.assert_close(moved, plain.rewards(states.double() * 50), rtol=0, atol=0.05)
+
+
+def test_what_is_constant_but_for_rounding_is_nothing_to_a_network(generator):
+    steps = torch.randint(-1, 2, (50, 1), generator=generator)
+    for constant, dtype in ((1e9, torch.float32), (1e18, torch.float64), (0.1, torch.float64)):
+        own = torch.full((50, 1), constant, dtype=dtype)
+        rows = own + steps * torch.finfo(dtype).eps * constant / 2
+        network = VectorNetwork((1,), 2, units=Units.of(rows, torch.rand(50, 2)))
+        assert float(network.as_states(rows)[0].abs().max()) < 1e-6
+
+
+def test_features_in_float32_have_the_same_bits_in_float64(problem):
+    states, rewards = problem
+    one, other = (
+        fit_ensemble(kind, rewards, **QUICK | {"num_epochs": 2, "validation_fraction": 0})
+        for kind in (states, states.double())
+    )
+    assert torch.equal(one.parameters, other.parameters)
+    assert torch.equal(one.rewards(states), one.rewards(states.double()))
+
+
 def test_unfinished_work_belongs_to_its_units(generator):
     """States that differ by a shift are the same to the network, but not to whoever asks later."""
     states, rewards = (torch.randint(-8, 8, (32, count), generator=generator).float() for count in (4, 2))

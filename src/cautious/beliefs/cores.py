@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 import torch
@@ -33,7 +33,10 @@ def on_every_core(
         with ThreadPoolExecutor(max_workers=num_threads) as pool:
             futures = [pool.submit(alone, number) for number in range(count)]
             try:
-                return [future.result() for future in futures]
+                wait(
+                    futures, return_when=FIRST_EXCEPTION
+                )  # whichever piece fails: those before it may have hours to go
+                return [future.result() for future in futures if future.done()]  # all, or it raises
             except BaseException:
                 if on_failure is not None:
                     on_failure()

@@ -16,7 +16,7 @@ from cautious.beliefs.driving import DrivingEnsemble, DrivingNetwork
 from cautious.beliefs.networks import Network, checked_network, restored
 from cautious.beliefs.saved import DESCRIPTION, load_description, load_models, save_models
 from cautious.beliefs.table import state_numbers
-from cautious.errors import InvalidInputError
+from cautious.errors import InvalidInputError, MissingFileError
 from cautious.types import ArrayLike, as_device, as_float_tensor, as_folder, as_path, check_callable, check_shape
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -79,9 +79,8 @@ class RewardEnsemble:
     def to(self, device: torch.device | str) -> RewardEnsemble:
         """The same models on `device`."""
         place = as_device(device)
-        return RewardEnsemble(
-            self.network, self.parameters.to(place), self.losses.to(place), self.settings, self._states
-        )
+        moved = self.parameters.to(place), self.losses.to(place)
+        return self._as_diagnosed(RewardEnsemble(self.network, *moved, self.settings, self._states))
 
     def rewards(self, states: Any, *, progress: Callable[[int, int], None] | None = None) -> Tensor:
         """What each model says each action pays in each state, [M, S, A], float32.
@@ -96,7 +95,13 @@ class RewardEnsemble:
 
     def on(self, states: Any) -> RewardEnsemble:
         """The same belief about these states: what the solvers stream from, where all rewards at once are too many."""
-        return RewardEnsemble(self.network, self.parameters, self.losses, self.settings, self.network.as_states(states))
+        seen = self.network.as_states(states)
+        return self._as_diagnosed(RewardEnsemble(self.network, self.parameters, self.losses, self.settings, seen))
+
+    def _as_diagnosed(self, same: RewardEnsemble) -> RewardEnsemble:
+        """`same`, which holds these models, with what is known of them."""
+        same.diagnosis = self.diagnosis
+        return same
 
     def rewards_for(self, indices: ArrayLike) -> Tensor:
         """Rewards [N, S, A] of the models at `indices` [N] in the states given to `on`."""
@@ -150,10 +155,16 @@ class RewardEnsemble:
 
 
 def shipped_folder(folder: Path | str) -> Path:
-    """The folder of a belief that comes with the package, if it is named; else the folder itself."""
+    """The folder of a belief that comes with the package, if it is named and nothing here has that name; else the folder."""
     path = as_path(folder, "folder")
-    there = (path / DESCRIPTION).exists()
-    return SHIPPED / path if str(path) in SHIPPED_NAMES and not there else path
+    if str(path) not in SHIPPED_NAMES or (path / DESCRIPTION).exists():
+        return path
+    if path.exists():  # one's own, perhaps unfinished: another belief in its place would pass for it
+        raise MissingFileError(
+            f"{path}: what has this name here holds no belief ({DESCRIPTION} is not there). For the belief that comes with the "
+            "package, rename it or work in another folder."
+        )
+    return SHIPPED / path
 
 
 def _plain(settings: Any) -> dict[str, Any]:

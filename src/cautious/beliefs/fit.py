@@ -134,11 +134,15 @@ def _lesson(
 
 
 def _split(known: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Which states to learn from and which to keep back, each in order: none that alone knows an action ([S, A])."""
+    """Which states to learn from and which to keep back, each in order.
+
+    None is kept back that alone knows an action ([S, A]), nor one that knows nothing: there is nothing to compare it with.
+    """
     if not 0 <= as_number(fraction) < 1:
         raise InvalidInputError(f"validation_fraction={fraction!r} must be in [0, 1): the part that no model sees.")
     order = torch.from_numpy(stream(seed, "held out").permutation(len(known)))
-    count = int(fraction * len(known))
+    telling = known[order].any(dim=1)
+    order, count = torch.cat([order[telling], order[~telling]]), int(fraction * int(telling.sum()))
     familiar, held_out = order[count:], order[:count]
     needed = known[held_out][:, ~known[familiar].any(dim=0)].any(dim=1)
     return torch.cat([familiar, held_out[needed]]).sort().values, held_out[~needed].sort().values

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from cautious.beliefs.loss import checked_loss_weights, squared_error
 from cautious.beliefs.shards import Batch, fingerprint_of
 from cautious.errors import InvalidInputError
-from cautious.types import as_float_tensor, check_finite, check_shape
+from cautious.types import as_float_tensor, check_shape, check_size
 
 Factory = Callable[[], nn.Module]
 
@@ -94,7 +94,7 @@ class ModuleNetwork:
 
     def as_states(self, states: Any) -> tuple[Tensor, ...]:
         """States as numbers [S, ...] of the shape that the network was made for."""
-        return (as_inputs(states, self.state_shape),)
+        return (as_inputs(states, self.state_shape).float(),)
 
     def split(self, parameters: Tensor) -> dict[str, Tensor]:
         """[M, P] -> the module's parameters by name, each with M in front, each at an address of its own."""
@@ -168,12 +168,16 @@ def _built(factory: Factory, seed: int) -> nn.Module:
 
 
 def as_inputs(states: Any, shape: tuple[int, ...] | None = None) -> Tensor:
-    """Inputs as float32 [S, ...], checked to be finite and of the given shape behind S."""
-    inputs = as_float_tensor(states, "inputs").float()
+    """Inputs [S, ...] as precise as they come, checked to be numbers of float32 and of the given shape behind S."""
+    inputs = as_float_tensor(states, "inputs")
     if inputs.dim() < 2 or not len(inputs):
         one = "; for one state pass states[None], a batch of one" if inputs.dim() == 1 and len(inputs) else ""
         raise InvalidInputError(f"inputs: expected one row a state, [S, ...], got shape {list(inputs.shape)}{one}.")
-    check_finite(inputs, "inputs")
+    if 0 in inputs.shape:
+        raise InvalidInputError(
+            f"inputs: states of shape {list(inputs.shape[1:])} hold no number; each needs one at least."
+        )
+    check_size(inputs, "inputs", torch.finfo(torch.float32).max)
     if shape is not None and tuple(inputs.shape[1:]) != shape:
         raise InvalidInputError(f"inputs: expected shape [S, {', '.join(map(str, shape))}], got {list(inputs.shape)}.")
     return inputs

@@ -80,11 +80,11 @@ def restored(found: dict[str, Any], path: Any, given: Any = None) -> Network:
     if callable(given) and not hasattr(given, "predict"):
         if name != ModuleNetwork.name or not _shape(found.get("state_shape")):
             raise BadFileError(f"{path}: network {name!r} was not made by a function of one's own; leave network out.")
-        return ModuleNetwork(given, torch.zeros(2, *found["state_shape"]))
+        return _as_described(ModuleNetwork(given, torch.zeros(2, *found["state_shape"])), found, path)
     if given is not None:
         if checked_network(given).name != name:
             raise BadFileError(f"{path}: holds models of network {name!r}, not {given.name!r}; leave network out.")
-        return given
+        return _as_described(given, found, path)
     if name == ImageNetwork.name:
         num_actions, help_bit = found.get("num_actions"), found.get("help_bit")
         if _counts(num_actions) and type(help_bit) is bool:
@@ -107,6 +107,27 @@ def restored(found: dict[str, Any], path: Any, given: Any = None) -> Network:
         f"{path}: network {name!r} is not one that this version builds by itself; if it is your own, pass the function that "
         "made it: RewardEnsemble.load(folder, network=...)."
     )
+
+
+def _as_described(network: Network, found: dict[str, Any], path: Any) -> Network:
+    """`network`, if the file tells of this one: other layers with as many weights would take them without a word."""
+    for name, here in network.describe().items():
+        there = found.get(name, here)  # early files say less
+        if _entries(there) != _entries(here):
+            first = next(
+                (pair for pair in zip(_entries(there), _entries(here), strict=False) if pair[0] != pair[1]), None
+            )
+            which = f"; the first that differs is {first[0]!r} there and {first[1]!r} here" if first else ""
+            raise BadFileError(
+                f"{path}: its models' network has other {name} than the one given{which}. Give the network that they were "
+                "trained with."
+            )
+    return network
+
+
+def _entries(value: Any) -> list[Any]:
+    """In their order: weights lie in that of their names, and dictionaries in another order are equal."""
+    return list(value.items()) if isinstance(value, dict) else value if isinstance(value, list) else [value]
 
 
 def _shape(values: Any) -> bool:

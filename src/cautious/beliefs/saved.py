@@ -1,4 +1,4 @@
-"""Trained models on disk: ensemble.json says what they are, models.safetensors holds their weights."""
+"""Trained models on disk: ensemble.json says what they are, models-STAMP.safetensors holds their weights (`beliefs.named`)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from cautious.beliefs.files import (
     save_json,
     save_tensors,
 )
+from cautious.beliefs.named import name_in, replacing, with_stamp
+from cautious.beliefs.shards import fingerprint_of
 from cautious.errors import BadFileError
 
 DESCRIPTION, WEIGHTS = "ensemble.json", "models.safetensors"
@@ -27,8 +29,10 @@ DESCRIPTION, WEIGHTS = "ensemble.json", "models.safetensors"
 
 def save_models(folder: Path, network: Mapping[str, Any], settings: Any, parameters: Tensor, losses: Tensor) -> None:
     """Write weights [M, P] and losses [M] of models, then what they are: their network, and how they were trained."""
-    checksum = save_tensors(folder / WEIGHTS, {"parameters": parameters, "losses": losses})
-    save_json(folder / DESCRIPTION, {"format": FORMAT, **network, "settings": settings}, files={WEIGHTS: checksum})
+    name = with_stamp(WEIGHTS, fingerprint_of(parameters, losses))
+    with replacing(folder / DESCRIPTION, WEIGHTS):
+        checksum = save_tensors(folder / name, {"parameters": parameters, "losses": losses})
+        save_json(folder / DESCRIPTION, {"format": FORMAT, **network, "settings": settings}, files={name: checksum})
 
 
 def load_description(folder: Path) -> dict[str, Any]:
@@ -42,8 +46,9 @@ def load_description(folder: Path) -> dict[str, Any]:
 
 def load_models(folder: Path, described: Mapping[str, Any], num_parameters: int) -> tuple[Tensor, Tensor]:
     """Weights [M, P] and losses [M] of the models that `described` tells of, as float32."""
-    path = folder / WEIGHTS
-    tensors = load_tensors(path, listed(described, WEIGHTS), checked=False if is_early(described) else None)
+    name = name_in(described, WEIGHTS)
+    path = folder / name
+    tensors = load_tensors(path, listed(described, name), checked=False if is_early(described) else None)
     parameters, losses = (pick(tensors, name, path) for name in ("parameters", "losses"))
     if parameters.dim() != 2 or parameters.shape[1] != num_parameters or not len(parameters):
         raise BadFileError(f"{path}: parameters have shape {list(parameters.shape)}, expected [M, {num_parameters}].")

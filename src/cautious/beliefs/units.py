@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 ROUNDING = torch.finfo(torch.float32).eps
-"""A feature that varies by less than this share of its mean is constant: the rest is rounding."""
+"""What varies by less than this share of its mean is constant, if it comes in float32: the rest is rounding."""
+ROUNDING_FLOAT64 = 2.0**-45
+"""The same of features in float64, with room for the steps that they were computed in."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,12 @@ class Units:
     def of(cls, states: Tensor, rewards: Tensor) -> Units:
         """From training data: each feature's mean and deviation, [S, F]; the deviation of the rewards known, [S, A].
 
-        What is constant has scale 1.
+        What is constant has scale 1, or one that leaves nothing of its rounding.
         """
+        rounding = ROUNDING if states.dtype == torch.float32 else ROUNDING_FLOAT64
         rows, paid = states.double(), rewards[~rewards.isnan()].double()
         mean, deviation = rows.mean(dim=0), rows.std(dim=0, correction=0)
-        scale = torch.where(deviation > ROUNDING * mean.abs(), deviation, 1.0)
+        scale = torch.where(deviation > rounding * mean.abs(), deviation, (deviation / ROUNDING).clamp(min=1.0))
         spread = float(paid.std(correction=0))
         reward = spread if spread > ROUNDING * abs(float(paid.mean())) else 1.0
         return cls(tuple(mean.tolist()), tuple(scale.tolist()), reward)

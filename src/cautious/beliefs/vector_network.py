@@ -55,8 +55,11 @@ class VectorNetwork(ModuleNetwork):
         return dict(self._described)
 
     def as_states(self, states: Any) -> tuple[Tensor, ...]:
-        """States of the shape that the network was made for, each as one row, in the network's units."""
-        rows = as_inputs(states, self.state_shape).flatten(1)
+        """States of the shape that the network was made for, each as one row, in the network's units.
+
+        Shifted in float64: a feature such as a time varies by less than float32 tells apart.
+        """
+        rows = as_inputs(states, self.state_shape).flatten(1).double()
         return (((rows - self._shift.to(rows.device)) / self._scale.to(rows.device)).float(),)
 
     def predict(self, parameters: Tensor, *states: Tensor) -> Tensor:

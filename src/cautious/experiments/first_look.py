@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cautious.beliefs.ensemble import RewardEnsemble
+from cautious.beliefs.ensemble import SHIPPED, RewardEnsemble
 from cautious.evaluation.images import behaviour
 from cautious.experiments.progress import Progress, titled
 from cautious.solvers.bandit import solve_bandit
@@ -28,7 +28,7 @@ class Look(NamedTuple):
 
 def first_look(num_images: int = 200, progress: Progress | None = None) -> list[Look]:
     """Behaviour on digits, which are familiar, and on clothes, which are not, each image a problem of its own."""
-    belief = RewardEnsemble.load("ask-for-help")
+    belief = RewardEnsemble.load(SHIPPED / "ask-for-help")
     task = image_task("ask-for-help")
     found = []
     for name in ("digits", "fashion"):

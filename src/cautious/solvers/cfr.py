@@ -105,8 +105,8 @@ def minimise_regret(
         if history is None:
             lowest, plain = torch.full_like(response.sampled_value, -torch.inf), zeros.clone()
             weighted = plain if response.occupancy is None else zeros.clone()
-            rows = [zeros.new_full((num_iterations, shape[0]), torch.nan) for _ in range(3)]
-            history = History(weighted, plain, zeros.clone(), state.policy, lowest, *rows)
+            sampled, exact, regrets = (zeros.new_full((num_iterations, shape[0]), torch.nan) for _ in range(3))
+            history = History(weighted, plain, zeros.clone(), state.policy, lowest, sampled, exact, regrets)
         _note(history, state.policy, response, t)
         state, regret = step(state, response, update)
         for policy, value in opponent.settle(last=t + 1 == num_iterations):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from cautious.beliefs.files import load_tensors, pick, save_tensors
 from cautious.errors import BadFileError
@@ -13,8 +14,13 @@ from cautious.worlds.mdp import TabularMDP
 
 def save_mdp(path: Path, mdp: TabularMDP) -> str:
     """Write a world; returns the file's checksum."""
+    return save_tensors(path, tensors_of(mdp))
+
+
+def tensors_of(mdp: TabularMDP) -> dict[str, Tensor]:
+    """What a file holds of a world."""
     parts = {"transitions": mdp.transitions.to_dense(), "initial_state_dist": mdp.initial_state_dist}
-    return save_tensors(path, {**parts, "discount": torch.tensor(mdp.discount, dtype=torch.float64)})
+    return {**parts, "discount": torch.tensor(mdp.discount, dtype=torch.float64)}
 
 
 def load_mdp(path: Path, expected: str | None = None, *, checked: bool | None = None) -> TabularMDP:

@@ -1,4 +1,4 @@
-"""A policy on disk: policy.json says how it decides; its belief and its world lie beside it."""
+"""A policy on disk: policy.json says how it decides; its belief and its world lie beside it, stamped (`beliefs.named`)."""
 
 from __future__ import annotations
 
@@ -21,31 +21,44 @@ from cautious.beliefs.files import (
     save_json,
     save_tensors,
 )
+from cautious.beliefs.named import name_in, replacing, with_stamp
+from cautious.beliefs.shards import fingerprint_of
 from cautious.beliefs.table import TableBelief
 from cautious.errors import BadFileError, InvalidInputError
-from cautious.solvers.mdp_files import load_mdp, save_mdp
+from cautious.solvers.mdp_files import load_mdp, save_mdp, tensors_of
 from cautious.worlds.mdp import TabularMDP
 
 DESCRIPTION = "policy.json"
 ENSEMBLE, TABLE, WORLD = "belief/ensemble.json", "belief.safetensors", "mdp.safetensors"
+"""Plain names; files of earlier versions have them."""
 
 
 def save_policy(folder: Path, settings: Mapping[str, Any], belief: Any, mdp: TabularMDP | None) -> None:
     """Write a belief and a world, if there is one, then how to decide with them."""
-    files = {}
-    if isinstance(belief, RewardEnsemble):
-        belief.save(folder / "belief")
-        files[ENSEMBLE] = checksum_of(load_json(folder / ENSEMBLE))
-    elif isinstance(belief, TableBelief):
-        files[TABLE] = save_tensors(folder / TABLE, {"rewards": belief.table})
-    else:
+    if not isinstance(belief, (RewardEnsemble, TableBelief)):
         raise InvalidInputError(
             f"save: a belief of type {type(belief).__name__} cannot be written; a RewardEnsemble or an array can."
         )
-    if mdp is not None:
-        files[WORLD] = save_mdp(folder / WORLD, mdp)
-    kind = "ensemble" if ENSEMBLE in files else "table"
-    save_json(folder / DESCRIPTION, {"format": FORMAT, "belief": kind, **settings, "mdp": mdp is not None}, files)
+    kind = "ensemble" if isinstance(belief, RewardEnsemble) else "table"
+    with replacing(folder / DESCRIPTION, ENSEMBLE, TABLE, WORLD):
+        files = {}
+        if isinstance(belief, RewardEnsemble):
+            name = with_stamp(ENSEMBLE, _stamp(belief))
+            belief.save((folder / name).parent)
+            files[name] = checksum_of(load_json(folder / name))
+        else:
+            name = with_stamp(TABLE, fingerprint_of(belief.table))
+            files[name] = save_tensors(folder / name, {"rewards": belief.table})
+        if mdp is not None:
+            name = with_stamp(WORLD, fingerprint_of(*tensors_of(mdp).values()))
+            files[name] = save_mdp(folder / name, mdp)
+        save_json(folder / DESCRIPTION, {"format": FORMAT, "belief": kind, **settings, "mdp": mdp is not None}, files)
+
+
+def _stamp(belief: RewardEnsemble) -> str:
+    """Changes with anything that is written of an ensemble."""
+    weights = fingerprint_of(belief.parameters, belief.losses)
+    return checksum_of([belief.network.name, belief.network.describe(), belief.settings, weights])
 
 
 def load_policy(folder: Path, network: Any) -> tuple[dict[str, Any], RewardEnsemble | Tensor, TabularMDP | None]:
@@ -61,10 +74,13 @@ def load_policy(folder: Path, network: Any) -> tuple[dict[str, Any], RewardEnsem
     checked = False if is_early(found) else None
     belief: RewardEnsemble | Tensor
     if found["belief"] == "ensemble":
-        load_json(folder / ENSEMBLE, listed(found, ENSEMBLE), checked=checked)
-        belief = RewardEnsemble.load(folder / "belief", network)
+        name = name_in(found, ENSEMBLE)
+        load_json(folder / name, listed(found, name), checked=checked)
+        belief = RewardEnsemble.load((folder / name).parent, network)
     else:
-        tensors = load_tensors(folder / TABLE, listed(found, TABLE), checked=checked)
-        belief = pick(tensors, "rewards", folder / TABLE)
-    mdp = load_mdp(folder / WORLD, listed(found, WORLD), checked=checked) if found.get("mdp") else None
+        name = name_in(found, TABLE)
+        tensors = load_tensors(folder / name, listed(found, name), checked=checked)
+        belief = pick(tensors, "rewards", folder / name)
+    world = name_in(found, WORLD)
+    mdp = load_mdp(folder / world, listed(found, world), checked=checked) if found.get("mdp") else None
     return found, belief, mdp

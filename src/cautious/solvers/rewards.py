@@ -154,9 +154,17 @@ def mean_reward(rewards: Any) -> Tensor:
     return total / source.num_models
 
 
-def model_blocks(rewards: Rewards, states: slice = slice(None)) -> Iterator[tuple[slice, Tensor]]:
-    """All models in order, a block at a time: (which, float64 rewards [m, s, A])."""
-    size = max(1, BLOCK_BYTES // (8 * rewards.num_states * rewards.num_actions))
+def model_blocks(
+    rewards: Rewards, states: slice = slice(None), num_states: int | None = None
+) -> Iterator[tuple[slice, Tensor]]:
+    """All models in order, a block at a time: (which, float64 rewards [m, s, A]).
+
+    Args:
+        rewards: Where they come from.
+        states: Which states.
+        num_states: With how many of them a block is within `BLOCK_BYTES`; if not given, with all, as a source hands them out.
+    """
+    size = max(1, BLOCK_BYTES // (8 * (num_states or rewards.num_states) * rewards.num_actions))
     for first in range(0, rewards.num_models, size):
         which = slice(first, min(first + size, rewards.num_models))
         yield which, rewards.rewards_for(torch.arange(which.start, which.stop), states).double()

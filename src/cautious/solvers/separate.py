@@ -43,7 +43,7 @@ class SeparateOpponent:
         self._ranked: list[Ranked] = []
         size = 8 * rewards.num_models * rewards.num_states * rewards.num_actions
         self._keeps = size <= KEPT_BYTES and not rewards.streamed
-        self._kept: dict[tuple[int, int], list[tuple[slice, Tensor]]] = {}
+        self._kept: dict[tuple[int, int], list[Tensor]] = {}
 
     def exact_value(self, policy: Tensor) -> Tensor:
         """Exact k-of-N value of each state over all M models, in float64: [B, S, A] -> [B, S]."""
@@ -81,26 +81,33 @@ class SeparateOpponent:
     def _answer_in(self, states: slice, policy: Tensor, rank_weights: Tensor) -> tuple[Tensor, Tensor]:
         """The same for as many states as the working set holds, [b, s, A] and [b, s].
 
-        Two passes over blocks of models: one for the returns that are ranked, one for the mixture.
+        Two passes over blocks of models, if there are several: one for the returns that are ranked, one for the mixture.
         """
-        returns = [_state_returns(block, policy) for _, block in self._blocks(states)]
+        returns = []
+        for block in self._blocks(states):
+            returns.append(_state_returns(block, policy))
+        again = [block] if len(returns) == 1 else self._blocks(states)
         ranked = returns[0] if len(returns) == 1 else torch.cat(returns, dim=-1)  # [b, s, M]
         weights = ranked_weights(ranked, rank_weights)
         parts = [weights] if len(returns) == 1 else weights.split([part.shape[-1] for part in returns], dim=-1)
-        mixtures = (_state_mixture(part, block) for part, (_, block) in zip(parts, self._blocks(states), strict=True))
+        mixtures = (_state_mixture(part, own) for part, own in zip(parts, again, strict=True))
         mixed = next(mixtures)
         for mixture in mixtures:
             mixed += mixture
-        return mixed, (weights * ranked).sum(dim=-1)
+        return mixed, (mixed * policy).sum(dim=-1)  # the mean of the returns by weight: both sums are linear
 
-    def _blocks(self, states: slice) -> Iterable[tuple[slice, Tensor]]:
-        """All models in these states, a block at a time: (which, float64 rewards [m, s, A])."""
-        if not self._keeps:
-            return model_blocks(self._rewards, states)
+    def _blocks(self, states: slice) -> Iterable[Tensor]:
+        """All models in these states, a block at a time: float64 rewards [s, A, m]."""
         place = states.start, states.stop
-        if place not in self._kept:
-            self._kept[place] = list(model_blocks(self._rewards, states))
-        return self._kept[place]
+        if place in self._kept:
+            return self._kept[place]
+        # Models side by side, so that a sum over them, or over actions, has one order wherever a state stands. Where blocks
+        # end must not depend on the number of states either; a piece of an array on the CPU has few enough of them.
+        counted = 1 if self._rewards.device.type == "cpu" and not self._rewards.streamed else None
+        blocks = (block.permute(1, 2, 0).contiguous() for _, block in model_blocks(self._rewards, states, counted))
+        if not self._keeps:
+            return blocks
+        return self._kept.setdefault(place, list(blocks))
 
     def _answer_from_draw(self, policy: Tensor, t: int) -> tuple[Tensor, Tensor]:
         """Worst-k reward [B, S, A] and its value [B, S] from the drawn models."""
@@ -129,15 +136,17 @@ class SeparateOpponent:
 
 
 def _state_returns(block: Tensor, policy: Tensor) -> Tensor:
-    """Each model's value in each state: rewards [m, s, A], policies [b, s, A] -> [b, s, m]."""
+    """Each model's value in each state: rewards [s, A, m], policies [b, s, A] -> [b, s, m]."""
     if len(policy) == 1:  # one product, where the calls cost more than the numbers
-        return (block * policy).sum(dim=-1).T.contiguous().unsqueeze(0)
-    return torch.stack([(block * own).sum(dim=-1).T for own in policy.unbind()])
+        return (block * policy[0].unsqueeze(-1)).sum(dim=1).unsqueeze(0)
+    return torch.stack([(block * own.unsqueeze(-1)).sum(dim=1) for own in policy.unbind()])
 
 
 def _state_mixture(weights: Tensor, block: Tensor) -> Tensor:
-    """Reward functions mixed in each state: weights [b, s, m], rewards [m, s, A] -> [b, s, A]."""
-    by_state = block.transpose(0, 1)
+    """Reward functions mixed in each state: weights [b, s, m], rewards [s, A, m] -> [b, s, A].
+
+    Products and sums, and no matrix product, which would round by a state's place among others.
+    """
     if len(weights) == 1:
-        return torch.bmm(weights.transpose(0, 1).contiguous(), by_state).transpose(0, 1)
-    return torch.stack([torch.bmm(own.unsqueeze(1).contiguous(), by_state).squeeze(1) for own in weights.unbind()])
+        return (block * weights[0].unsqueeze(1)).sum(dim=-1).unsqueeze(0)
+    return torch.stack([(block * own.unsqueeze(1)).sum(dim=-1) for own in weights.unbind()])

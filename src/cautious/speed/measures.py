@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from cautious.beliefs.driving import familiar_network
-from cautious.beliefs.ensemble import RewardEnsemble
+from cautious.beliefs.ensemble import SHIPPED, RewardEnsemble
 from cautious.beliefs.images import ImageTraining
 from cautious.beliefs.shards import TrainingSettings
 from cautious.beliefs.training import train
@@ -136,7 +136,7 @@ def deciding(twice: Twice, count: int, plain_count: int, repeats: int = 1) -> Co
 
 def image_belief() -> Twice:
     """The belief about images that comes with the package, and clothes."""
-    belief = RewardEnsemble.load("ask-for-help")
+    belief = RewardEnsemble.load(SHIPPED / "ask-for-help")
     images = load_images("fashion", "test", EMBEDDED).images
     networks = [_filled(plain_image_network(belief.num_actions), own) for own in belief.parameters]
     return Twice(belief, networks, images, images.unsqueeze(1).float() / 255)
