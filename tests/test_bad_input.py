@@ -26,6 +26,8 @@ PUBLIC = set(cautious.__all__) - {
     "__version__",
     "Solution",
     "Certificate",
+    "Decision",
+    "Calibration",
     "DrivingWorld",
     "CautiousError",
     "InvalidInputError",

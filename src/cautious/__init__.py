@@ -21,7 +21,9 @@ _HOMES = {
     "RewardEnsemble": "cautious.beliefs.ensemble",
     "fit_ensemble": "cautious.beliefs.fit",
     "CautiousPolicy": "cautious.policy",
+    "Decision": "cautious.solvers.decision",
     "calibrate": "cautious.evaluation.calibration",
+    "Calibration": "cautious.evaluation.calibration",
     "solve_bandit": "cautious.solvers.bandit",
     "solve_mdp": "cautious.solvers.mdp",
     "optimal_policy": "cautious.solvers.optimal",
@@ -38,10 +40,11 @@ if TYPE_CHECKING:
     from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.beliefs.fit import fit_ensemble
     from cautious.errors import CautiousError, InvalidInputError
-    from cautious.evaluation.calibration import calibrate
+    from cautious.evaluation.calibration import Calibration, calibrate
     from cautious.ops.risk import KofN
     from cautious.policy import CautiousPolicy
     from cautious.solvers.bandit import solve_bandit
+    from cautious.solvers.decision import Decision
     from cautious.solvers.exact import solve_exact
     from cautious.solvers.mdp import solve_mdp
     from cautious.solvers.optimal import optimal_policy

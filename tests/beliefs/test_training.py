@@ -24,7 +24,7 @@ from cautious.beliefs.epochs import adam_step
 from cautious.beliefs.files import save_json
 from cautious.beliefs.shards import Batch
 from cautious.beliefs.shuffling import shuffles
-from cautious.beliefs.training import Shard, TrainingSettings, train
+from cautious.beliefs.training import Shard, TrainingSettings, as_progress, train
 from cautious.errors import BadFileError, InvalidInputError, WriteError
 from cautious.seeding import seed_of
 from cautious.worlds.driving import driving_world
@@ -307,3 +307,12 @@ def test_backward_is_linear_in_the_slope(network):
     slope = torch.randn(1714, 1, generator=torch.Generator().manual_seed(0))
     once, twice = (backward(weights, network._inputs, seen, scale * slope) for scale in (1, 2))
     assert torch.allclose(2 * once, twice, rtol=1e-4, atol=1e-4)
+
+
+def test_progress_reaches_a_file_too(capsys, monkeypatch):
+    tell = as_progress(True, "training")
+    tell(1, 10)
+    assert capsys.readouterr().err == ""  # at once it would be one line for each step
+    monkeypatch.setattr("cautious.beliefs.training.SECONDS_BETWEEN_LINES", 0.0)
+    tell(5, 10)
+    assert capsys.readouterr().err == "training: 50 %\n"

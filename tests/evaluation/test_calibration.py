@@ -58,6 +58,13 @@ def test_the_number_asked_for_is_just_enough(at_most: float, confidence: float, 
         assert calibrate(policy, range(needed - 1), **options).level == KofN(2, 2)
 
 
+def test_models_that_differ_everywhere_allow_nothing_but_the_ordinary_level():
+    generator = torch.Generator().manual_seed(0)
+    policy = CautiousPolicy(torch.randn(20, 100, 3, generator=generator), "1-of-5", num_iterations=20)
+    with pytest.warns(CalibrationWarning, match=r"4-of-5 departs by 0\.\d+ on the 100 familiar states"):
+        assert calibrate(policy, range(100), at_most=0.05, progress=False).level == KofN(5, 5)
+
+
 @pytest.mark.parametrize("at_most", [1e-12, 1e-300, 1e-320])
 def test_a_rate_that_nobody_can_show_is_said_to_be_one(at_most: float):
     policy = CautiousPolicy(belief_with(0, 10, 4), "1-of-2", num_iterations=2)

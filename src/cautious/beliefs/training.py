@@ -28,6 +28,9 @@ CHECKPOINT_SECONDS = 20.0
 CALL_SECONDS = 1.0
 """How long a network that trains several epochs by itself may take for one call, about."""
 
+SECONDS_BETWEEN_LINES = 10.0
+"""How often progress is told where there is no terminal to write one line over and over on."""
+
 
 class TrainedModels:
     """Weights of M models, and how well each fits."""
@@ -194,13 +197,20 @@ def _epochs_a_call(num_epochs: int, seconds: float, most: int) -> int:
 
 
 def as_progress(progress: bool | Progress | None, title: str) -> Progress | None:
-    """Whom to tell: a function as it is; for True a line on the terminal, where there is one."""
+    """Whom to tell: a function as it is; for True a line on standard error, in a file or a notebook one now and then."""
     if progress is None or callable(progress):
         return progress
-    if not parse_flag(progress, "progress") or not sys.stderr.isatty():
+    if not parse_flag(progress, "progress"):
         return None
+    terminal, last = sys.stderr.isatty(), time.monotonic()
 
     def tell(done: int, total: int) -> None:
-        print(f"\r{title}: {100 * done // total} %", end="\n" if done == total else "", file=sys.stderr, flush=True)
+        nonlocal last
+        line = f"{title}: {100 * done // total} %"
+        if terminal:
+            print(f"\r{line}", end="\n" if done == total else "", file=sys.stderr, flush=True)
+        elif time.monotonic() - last >= SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            print(line, file=sys.stderr, flush=True)
 
     return tell

@@ -59,6 +59,9 @@ def calibrate(
         at_most: The rate that is allowed, in (0, 1).
         confidence: How certain to be, in (0, 1). With fewer states than these two need, it warns and returns n-of-n.
         progress: True shows a line; or a function that is told (iterations done, iterations in all); False is silent.
+
+    Returns:
+        `Calibration`. The policy given stays as it is: the one to use is ``CautiousPolicy(belief, found.level)``.
     """
     if not isinstance(policy, CautiousPolicy):
         raise InvalidInputError(f"policy is a {type(policy).__name__}; pass a cautious.CautiousPolicy.")
@@ -79,22 +82,28 @@ def calibrate(
     assert chosen is not None
     level, rates = chosen
     if level.k == n > 1:
-        _warn_if_few(len(rates), at_most, confidence)
+        _warn_of_no_caution(len(rates), at_most, confidence, tried[-1])
     bound = upper_bound(rates, 1 - confidence) if level.k < n else 0.0
     return Calibration(level, float(rates.mean()), min(bound, at_most), at_most, confidence, tuple(tried))
 
 
-def _warn_if_few(num_states: int, at_most: float, confidence: float) -> None:
-    """Say so where no rate at all, not even nought, could have been shown to be allowed."""
+def _warn_of_no_caution(num_states: int, at_most: float, confidence: float, failed: tuple[str, float, float]) -> None:
+    """Say why the ordinary level came out: too few states to show any rate, even nought, or models that differ too much."""
     needed = math.log(1 - confidence) / math.log1p(-at_most)  # (1 - at_most)^B <= 1 - confidence; may be infinite
     if num_states < needed:
         enough = f"give at least {math.ceil(needed)}, or" if needed <= LARGEST_COUNT else "nobody has enough of them:"
-        warnings.warn(
+        text = (
             f"familiar_states: {num_states} are too few to show a rate of at most {at_most:g} with confidence {confidence:g}, "
-            f"so the ordinary level came out; {enough} allow more.",
-            CalibrationWarning,
-            stacklevel=3,
+            f"so the ordinary level came out; {enough} allow more."
         )
+    else:
+        level, rate, _ = failed
+        text = (
+            f"no cautious level could be shown to depart by at most {at_most:g}: {level} departs by {rate:.3g} on the "
+            f"{num_states} familiar states, so the ordinary level came out. Allow more (at_most), give more states, or train "
+            "models that agree better where things are familiar (more data, more epochs)."
+        )
+    warnings.warn(text, CalibrationWarning, stacklevel=3)
 
 
 def above_p_value(losses: Tensor, threshold: float) -> float:
