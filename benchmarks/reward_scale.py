@@ -19,6 +19,7 @@ from cautious.beliefs.training import train
 from cautious.experiments.image_data import ImageData, load_data
 from cautious.experiments.image_settings import ImageExperiment, image_experiment_at
 from cautious.experiments.image_studies import behaviour_of
+from cautious.experiments.images import reward_table
 from cautious.experiments.surroundings import hardware_name
 from cautious.worlds.images import TASKS
 
@@ -27,11 +28,9 @@ MEASURES = ("correct_probability", "help_probability", "index")
 
 def trained(experiment: ImageExperiment, data: ImageData, scale: float, device: str) -> RewardEnsemble:
     """Networks trained on rewards times `scale`, in the paper's way but for that."""
-    task, main = experiment.image_task, experiment.main
-    bits = (False, True) if task.help_bit else (True,)
-    rewards = torch.stack([task.rewards(data.train.labels, main.help_reward, bit) for bit in bits]) * scale
-    lesson = ImageTraining(data.train.images, rewards if task.help_bit else rewards[0], task.loss_weights)
-    found = train(lesson, main.training, device=device)
+    table = scale * reward_table(experiment, experiment.main, data.train.labels)
+    lesson = ImageTraining(data.train.images, table, experiment.image_task.loss_weights)
+    found = train(lesson, experiment.main.training, device=device)
     return RewardEnsemble(lesson.network, found.parameters.to(device))
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.images import ImageTraining
@@ -154,15 +155,19 @@ def training_data(
     experiment: ImageExperiment, variant: Variant, train: ImageSet, kernels: str = "auto"
 ) -> ImageTraining:
     """Familiar images and what each action pays on them, as the variant has it; `kernels` as in `ImageTraining`."""
-    task, seed = experiment.image_task, variant.training.seed
-    chosen = class_balanced_subset(train.labels, variant.fraction, seed)
-    labels = train.labels[chosen]
+    chosen = class_balanced_subset(train.labels, variant.fraction, variant.training.seed)
+    table = reward_table(experiment, variant, train.labels[chosen])
+    return ImageTraining(train.images[chosen], table, experiment.image_task.loss_weights, kernels=kernels)
+
+
+def reward_table(experiment: ImageExperiment, variant: Variant, labels: Tensor) -> Tensor:
+    """What each action pays on images with these labels, [S, A]; with a help bit [2, S, A], without help first."""
+    task = experiment.image_task
     bits = (False, True) if task.help_bit else (True,)
     rewards = torch.stack([task.rewards(labels, variant.help_reward, bit) for bit in bits])
     if variant.noise:
-        rewards = perturbed(rewards, variant.noise, seed)
-    table = rewards if task.help_bit else rewards[0]
-    return ImageTraining(train.images[chosen], table, task.loss_weights, kernels=kernels)
+        rewards = perturbed(rewards, variant.noise, variant.training.seed)
+    return rewards if task.help_bit else rewards[0]
 
 
 class Question(NamedTuple):

@@ -106,8 +106,8 @@ def split_by_offset(gradient, encoded, PTX: tl.constexpr):
             pack=2,
         )
     else:
-        # Masks are made two at a time in 32 bits and applied in 16, which the compiler packs again: in this very form a
-        # third of the loop's instructions fewer than with comparisons and selections.
+        # Masks are made two at a time in 32 bits and applied in 16, which the compiler packs again in this very form:
+        # fewer instructions than comparisons and selections of single values.
         pair = _pack_pairs(encoded)
         live = _unpack_pairs(_spread((pair + 0x7FFC7FFC) >> 15))  # the sum carries into the sign bit above 3
         odd, lower = _unpack_pairs(_spread(pair)), _unpack_pairs(_spread(pair >> 1))
