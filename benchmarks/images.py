@@ -16,7 +16,7 @@ import torch
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.image_network import ImageNetwork
 from cautious.experiments.image_settings import image_experiment_at
-from cautious.experiments.image_studies import behaviour_of
+from cautious.experiments.images import Question, Stage, run_stage
 from cautious.speed.measures import image_training
 from cautious.speed.plain_training import plain_image_seconds
 from cautious.worlds.data import ImageSet
@@ -44,28 +44,29 @@ def peak_gib() -> float:
 
 
 def bench_memory(num_models: int = 2000, num_images: int = 40_800) -> list[str]:
-    """Predict, solve and measure at the paper's size on the CPU with synthetic weights: the most memory held, and the time."""
+    """An experiment's own stages at the paper's size on the CPU with synthetic weights: the most memory held, and the time."""
     network = ImageNetwork(11)
     rng = np.random.default_rng(0)
     weights = torch.from_numpy(np.stack([network.init(rng).astype(np.float32) for _ in range(num_models)]))
     belief = RewardEnsemble(network, weights)
     experiment = image_experiment_at("ask-for-help", "paper")
+    question = Question(experiment, belief, {}, "cpu")
     lines = [
         f"{num_models} models x {num_images} images, four levels x ten runs, T = 100; {peak_gib():.2f} GiB to begin with"
     ]
     for name, share in (("letters", 20_800), ("fashion", 10_000), ("digits", 10_000)):  # the largest first
-        images = rng.integers(0, 256, (num_images * share // 40_800, 28, 28), dtype=np.uint8)
+        size = num_images * share // 40_800
+        pictures = torch.from_numpy(rng.integers(0, 256, (size, 28, 28), dtype=np.uint8))
+        labels = torch.from_numpy(rng.integers(0, 10, size))
+        question.tests[name] = ImageSet("fashion", "test", pictures, labels, "synthetic")
         started = time.perf_counter()
-        rewards = belief.rewards(images)
-        seconds = {"predicting": time.perf_counter() - started}
-        labels = torch.from_numpy(rng.integers(0, 10, len(images)))
-        started = time.perf_counter()
-        behaviour_of(
-            experiment, rewards, ImageSet("fashion", "test", torch.from_numpy(images), labels, "synthetic"), None
+        numbers, _ = run_stage(question, Stage(experiment.main.name, name), None)
+        predicting = numbers["predict_seconds"]
+        solving = time.perf_counter() - started - predicting
+        lines.append(
+            f"  {name:8} {size:6} images: predicting {predicting:.0f} s, solving and measuring {solving:.0f} s; "
+            f"at most {peak_gib():.2f} GiB so far"
         )
-        seconds["solving and measuring"] = time.perf_counter() - started
-        times = ", ".join(f"{what} {value:.0f} s" for what, value in seconds.items())
-        lines.append(f"  {name:8} {len(images):6} images: {times}; at most {peak_gib():.2f} GiB so far")
         print(lines[-1], file=sys.stderr, flush=True)
     return lines
 
