@@ -14,7 +14,12 @@ COUNTS = {1: (1, 15), 32: (8, 3), 1000: (16, 1)}
 def bench_deciding() -> list[str]:
     """Milliseconds a call, and observations a second."""
     lines = ["decide at 1-of-20, 100 models, 200 iterations: milliseconds a call"]
-    for name, twice in (("images (shipped, ask-for-help)", image_belief()), ("vectors of 8 numbers", vector_belief())):
+    beliefs = {
+        "clothes (shipped, ask-for-help)": image_belief(),
+        "digits (the same)": image_belief("digits"),
+        "vectors of 8 numbers": vector_belief(),
+    }
+    for name, twice in beliefs.items():
         for count, (plain_count, repeats) in COUNTS.items():
             found = deciding(twice, count, plain_count, repeats)
             lines.append(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cautious.beliefs.cores import on_every_core
 from cautious.beliefs.observations import as_batch
 from cautious.beliefs.table import TableBelief, state_numbers
 from cautious.errors import BadFileError, InvalidInputError
@@ -17,7 +20,14 @@ from cautious.ops.risk import KofN
 from cautious.seeding import stream
 from cautious.solvers.bandit import solve_bandit
 from cautious.solvers.cfr import Progress
-from cautious.solvers.decision import Decision, beside_ordinary, decision_of, total_variation
+from cautious.solvers.decision import (
+    Decision,
+    beside_ordinary,
+    decision_of,
+    disputed,
+    ordinary_policy,
+    total_variation,
+)
 from cautious.solvers.mdp import solve_mdp
 from cautious.solvers.policy_files import load_policy, save_policy
 from cautious.solvers.solve import parse_levels
@@ -166,20 +176,43 @@ class CautiousPolicy:
         return rewards
 
     def _solve(self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
-        """Policies of levels [L, B, A], and the ordinary one [B, A]."""
-        with torch.inference_mode():  # a fifth of the time for a single state, where calls cost more than numbers
-            solution = solve_bandit(
-                rewards,
-                list(levels),
-                regime="single-state",
-                num_iterations=self._num_iterations,
-                sampling=self._sampling,
-                seed=self._seed,
-                track_exact=True,
-                progress=progress,
-            )
-            best = solution.best_policy
-        return beside_ordinary(best, levels, rewards)  # outside of the block: tensors as any other again
+        """Policies of levels [L, B, A], and the ordinary one [B, A]; a game is played only where models differ."""
+        for level in levels:
+            level.rank_weights(len(rewards))  # says so if n exceeds the models there are
+        ordinary = ordinary_policy(rewards)
+        policies, open_states = ordinary.repeat(len(levels), 1, 1), disputed(rewards, ordinary)
+        if open_states.any():
+            solved = self._play(rewards[:, open_states.to(rewards.device)], levels, progress)
+            policies[:, open_states] = beside_ordinary(solved, levels, ordinary[open_states])
+        elif progress is not None:
+            progress(self._num_iterations, self._num_iterations)
+        return policies, ordinary
+
+    def _play(self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None) -> Tensor:
+        """The best policies that the games of these levels come to, [L, B, A]; on the CPU some states a core.
+
+        Threads that share the small operations of one game would wait for each other in each of them, for long on a busy
+        machine; states are games of their own.
+        """
+        pieces = _pieces(rewards)
+        tell = _told_together(progress, len(pieces) * self._num_iterations)
+
+        def play(number: int) -> Tensor:
+            with torch.inference_mode():  # a fifth of the time for a single state, where calls cost more than numbers
+                return solve_bandit(
+                    rewards[:, pieces[number]],
+                    list(levels),
+                    regime="single-state",
+                    num_iterations=self._num_iterations,
+                    sampling=self._sampling,
+                    seed=self._seed,
+                    track_exact=True,
+                    progress=tell,
+                ).best_policy
+
+        on_the_cpu = rewards.device.type == "cpu"
+        best = on_every_core(play, len(pieces)) if on_the_cpu else [play(number) for number in range(len(pieces))]
+        return torch.cat(best, dim=1)
 
     def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
         """The same for all states of an MDP, [L, S, A] and [S, A]."""
@@ -194,8 +227,34 @@ class CautiousPolicy:
             seed=self._seed,
             progress=progress,
         )
-        return beside_ordinary(solution.best_policy, levels, self.belief.table, mdp)
+        ordinary = ordinary_policy(self.belief.table, mdp)
+        return beside_ordinary(solution.best_policy, levels, ordinary), ordinary
 
     def _drawn(self, probabilities: np.ndarray) -> np.ndarray:
         luck = self._draws.random((len(probabilities), 1)) * probabilities.sum(axis=1, keepdims=True)
         return np.minimum((probabilities.cumsum(axis=1) <= luck).sum(axis=1), probabilities.shape[1] - 1)
+
+
+STATES_A_PIECE = 64
+"""At least as many states a core, below which calls cost more than numbers."""
+
+
+def _pieces(rewards: Tensor) -> list[slice]:
+    """All states of [M, S, A], cut for the cores there are; on a GPU in one piece."""
+    total = rewards.shape[1]
+    count = min(torch.get_num_threads(), -(-total // STATES_A_PIECE)) if rewards.device.type == "cpu" else 1
+    size = -(-total // count)
+    return [slice(first, min(first + size, total)) for first in range(0, total, size)]
+
+
+def _told_together(progress: Progress | None, total: int) -> Progress | None:
+    """What several pieces tell, as one count of iterations."""
+    if progress is None:
+        return None
+    done, one_at_a_time = itertools.count(1), threading.Lock()
+
+    def tell(iterations: int, of_its_own: int) -> None:
+        with one_at_a_time:
+            progress(next(done), total)
+
+    return tell

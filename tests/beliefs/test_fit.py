@@ -230,3 +230,20 @@ def test_models_are_not_read_into_other_layers_with_as_many_weights(tmp_path):
     RewardEnsemble(vector, torch.rand(2, vector.num_parameters)).save(tmp_path / "vector")
     with pytest.raises(BadFileError, match=r"other hidden than the one given"):
         RewardEnsemble.load(tmp_path / "vector", network=VectorNetwork((2,), 2, (4, 3)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "network", "expected"),
+    [((2,), "auto", 0.01), ((9,), "vector", 0.01), ((6, 6), "auto", 0.005), ((28, 28), "auto", 0.0016)],
+)
+def test_a_learning_rate_that_is_not_given_suits_the_network(shape: tuple[int, ...], network: str, expected: float):
+    states = torch.rand(4, *shape, generator=torch.Generator().manual_seed(0))
+    belief = fit_ensemble(states, torch.eye(4), network=network, num_models=2, num_epochs=1, progress=False)
+    assert belief.settings["learning_rate"] == pytest.approx(expected)
+
+
+def test_a_module_of_ones_own_gets_the_usual_learning_rate():
+    belief = fit_ensemble(
+        torch.eye(4), torch.eye(4), network=lambda: torch.nn.Linear(4, 4), num_models=2, num_epochs=1, progress=False
+    )
+    assert belief.settings["learning_rate"] == 0.001

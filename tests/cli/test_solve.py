@@ -107,6 +107,18 @@ def test_decisions_in_a_world_are_those_of_the_policy(problem, capsys):
     assert "how far from ordinary behaviour" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("regime", ["all-states", "single-state"])
+def test_where_models_agree_about_the_best_it_is_not_cautious_at_all(tmp_path, regime):
+    agreed, argued = [1.0, 0.999, 0.0], [1.0, 0.25, 0.0]
+    rewards = torch.tensor([[agreed, argued]] * 19 + [[agreed, [-9.0, 0.25, 0.0]]])
+    np.save(tmp_path / "rewards.npy", rewards.numpy())
+    run(tmp_path, "--rewards", f"{tmp_path}/rewards.npy", "--regime", regime, "--iterations", "5")
+    found = load_file(tmp_path / "out" / "policy.safetensors")
+    assert float(found["best_policy"][0, 1]) > 0  # five iterations have not told the first two actions apart
+    assert float(found["caution"][0]) == 0
+    assert float(found["caution"][1]) > 0.5
+
+
 @pytest.mark.parametrize("name", ["rewards.npy", "rewards.safetensors"])
 def test_the_ordinary_level_is_not_cautious_where_actions_pay_almost_the_same(tmp_path, name):
     rewards = torch.tensor([1.0, 0.9995, 0.0, 0.0]).expand(20, 1, 4) + torch.linspace(-1, 1, 20)[:, None, None]

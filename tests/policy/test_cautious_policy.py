@@ -6,11 +6,16 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
-from cautious import CautiousPolicy, RewardEnsemble, TabularMDP, fit_ensemble, solve_mdp
+from cautious import CautiousPolicy, KofN, RewardEnsemble, TabularMDP, fit_ensemble, solve_exact, solve_mdp
 from cautious.beliefs.files import CHECKSUM, load_json, save_json
 from cautious.beliefs.image_network import ImageNetwork
 from cautious.errors import BadFileError, InvalidInputError
+from cautious.policy import STATES_A_PIECE
+from cautious.solvers.decision import disputed, ordinary_policy
 
 GAMBLE = torch.tensor([[[1.0, 0.25], [0.9, 0.0]], [[0.0, 0.25], [0.9, 0.0]]])
 """Two models, two states, two actions: they disagree about the gamble in state 0, and agree in state 1."""
@@ -41,6 +46,37 @@ def test_a_decision_does_not_depend_on_what_else_is_asked(generator):
         alone = policy.decide([state])
         assert torch.equal(alone.probabilities[0], together.probabilities[state])
         assert torch.equal(alone.caution[0], together.caution[state])
+
+
+def test_more_states_than_one_core_takes_decide_the_same(generator):
+    belief = torch.randn(10, 3 * STATES_A_PIECE + 5, 3, generator=generator)
+    policy = CautiousPolicy(belief, "1-of-5", num_iterations=20)
+    told: list[tuple[int, int]] = []
+    together = policy.caution_at([KofN(1, 5), KofN(5, 5)], range(belief.shape[1]), lambda *step: told.append(step))
+    assert torch.equal(together[0], policy.decide(range(belief.shape[1])).caution)
+    assert not together[1].any()
+    for state in (0, STATES_A_PIECE - 1, belief.shape[1] - 1):
+        assert torch.equal(policy.decide([state]).caution[0], together[0, state])
+    assert [done for done, _ in told] == list(range(1, told[-1][1] + 1))
+
+
+@given(rewards=arrays(np.float64, (4, 3, 3), elements=st.sampled_from([0.0, 0.5, 1.0])), k=st.integers(1, 4))
+def test_where_no_model_objects_the_ordinary_policy_is_best(rewards: np.ndarray, k: int):
+    """Few different numbers, so that there are ties; the optimum is that of the linear programme."""
+    table = torch.from_numpy(rewards)
+    ordinary = ordinary_policy(table)
+    settled = ~disputed(table, ordinary)
+    level = KofN(k, 4)
+    for state in settled.nonzero().flatten().tolist():
+        value = level.value(table[:, state] @ ordinary[state])
+        best = solve_exact([1.0], table[:, state : state + 1], level)
+        assert float(value) >= float(best.certificate(best.policy).lower) - 1e-9
+        decision = CautiousPolicy(table, level).decide([state])
+        assert torch.equal(decision.probabilities[0], ordinary[state])
+        assert float(decision.caution) == 0
+    for state in (~settled).nonzero().flatten().tolist():
+        likes = table[:, state] == table[:, state].amax(dim=1, keepdim=True)
+        assert not bool((likes | (ordinary[state] == 0)).all())
 
 
 def test_predict_takes_one_or_many(generator):

@@ -53,7 +53,7 @@ class Solve:
         from cautious.beliefs.files import FORMAT, save_json, save_tensors
         from cautious.cli.console import console, say
         from cautious.cli.tables import caution_table, certificate_table
-        from cautious.solvers.decision import beside_ordinary, decision_of
+        from cautious.solvers.decision import beside_ordinary, decision_of, disputed, ordinary_policy
         from cautious.solvers.solve import parse_levels
         from cautious.types import as_folder
 
@@ -72,7 +72,10 @@ class Solve:
         }
         best = solution.best_policy  # [S, A], or [L, S, A]
         solved = best.reshape(len(self.level), *best.shape[-2:])
-        cautious, ordinary = beside_ordinary(solved, parse_levels(self.level), rewards, mdp)
+        ordinary = ordinary_policy(rewards, mdp)
+        cautious = beside_ordinary(solved, parse_levels(self.level), ordinary)
+        if mdp is None:  # where no model objects to the ordinary policy, it is best at every level
+            cautious = cautious.where(disputed(rewards, ordinary)[:, None], ordinary)
         decision = decision_of(cautious.reshape(best.shape), ordinary, lambda: rewards)
         decisions = {"action": decision.action, "caution": decision.caution, "ordinary_policy": ordinary}
         files = {"policy.safetensors": save_tensors(self.out / "policy.safetensors", policies | decisions)}

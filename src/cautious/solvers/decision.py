@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cautious.ops.risk import KofN
 from cautious.solvers.optimal import optimal_policy
-from cautious.solvers.rewards import mean_reward
+from cautious.solvers.rewards import as_rewards, mean_reward, model_blocks
 from cautious.worlds.mdp import TabularMDP
 
 
@@ -40,27 +40,33 @@ def greedy(reward: Tensor) -> Tensor:
     return best / best.sum(dim=-1, keepdim=True)
 
 
-def beside_ordinary(
-    solved: Tensor, levels: Sequence[KofN], rewards: Any, mdp: TabularMDP | None = None
-) -> tuple[Tensor, Tensor]:
-    """What levels do, and what one would ordinarily do: the best under the mean reward, with all that follows in an MDP.
-
-    Level n-of-n is the mean of all that are drawn, so it is the ordinary policy, known without a game: what a solver makes of
-    it is that up to the iterations it had, which would show as caution.
-
-    Args:
-        solved: The solver's policies, [L, S, A].
-        levels: Whose they are, L of them.
-        rewards: What each model says, [M, S, A].
-        mdp: The world, where actions move it.
-
-    Returns:
-        Policies of the levels [L, S, A], and the ordinary one [S, A].
-    """
+def ordinary_policy(rewards: Any, mdp: TabularMDP | None = None) -> Tensor:
+    """What one would ordinarily do: the best under the mean reward [M, S, A], with all that follows in an MDP; [S, A]."""
     mean = mean_reward(rewards).cpu()
-    ordinary = greedy(mean) if mdp is None else optimal_policy(mdp, mean).policy
+    return greedy(mean) if mdp is None else optimal_policy(mdp, mean).policy
+
+
+def beside_ordinary(solved: Tensor, levels: Sequence[KofN], ordinary: Tensor) -> Tensor:
+    """What levels do: as solved [L, S, A], but for level n-of-n, which is the ordinary policy [S, A].
+
+    It is the mean of all that are drawn, so that its policy is known without a game: what a solver makes of it is that up to
+    the iterations it had, which would show as caution.
+    """
     of_the_mean = torch.tensor([level.k == level.n for level in levels])
-    return torch.where(of_the_mean[:, None, None], ordinary, solved.cpu()), ordinary
+    return torch.where(of_the_mean[:, None, None], ordinary, solved.cpu())
+
+
+def disputed(rewards: Any, ordinary: Tensor) -> Tensor:
+    """States in which some model prefers another action than the ordinary policy's: [M, S, A], [S, A] -> [S].
+
+    In the others every model's return, and so every k-of-N value, is highest under the ordinary policy: no game is needed.
+    """
+    blocks = iter([rewards]) if isinstance(rewards, Tensor) else (own for _, own in model_blocks(as_rewards(rewards)))
+    objections = torch.zeros(len(ordinary), dtype=torch.bool)
+    for block in blocks:
+        taken_and_worse = (block < block.amax(dim=-1, keepdim=True)) & (ordinary > 0).to(block.device)
+        objections |= taken_and_worse.any(dim=0).any(dim=-1).cpu()
+    return objections
 
 
 def total_variation(policy: Tensor, ordinary: Tensor) -> Tensor:

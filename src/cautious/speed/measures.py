@@ -134,10 +134,10 @@ def deciding(twice: Twice, count: int, plain_count: int, repeats: int = 1) -> Co
     return Comparison(work, "loop over models, states, iterations", plain, ours)
 
 
-def image_belief() -> Twice:
-    """The belief about images that comes with the package, and clothes."""
+def image_belief(name: str = "fashion") -> Twice:
+    """The belief about images that comes with the package, and novel images (or "digits": familiar ones)."""
     belief = RewardEnsemble.load(SHIPPED / "ask-for-help")
-    images = load_images("fashion", "test", EMBEDDED).images
+    images = load_images(name, "test", EMBEDDED).images
     networks = [_filled(plain_image_network(belief.num_actions), own) for own in belief.parameters]
     return Twice(belief, networks, images, images.unsqueeze(1).float() / 255)
 
