@@ -32,7 +32,7 @@ ROWS = {
         "AH8, the paper's numbers",
         "AH8, letters, the paper's numbers",
     ),
-    "non-obvious": ("NO1", "NO2", "NO2, optim", "NO3", "NO3, optim"),
+    "non-obvious": ("NO1", "NO2", "NO2, the paper's sentence", "NO2, optim", "NO3", "NO3, optim"),
     "help-if-available": (
         *("HA1", "HA1, letters", "HA2", "HA2, letters", "HA3", "HA3, letters"),
         *("HA4", "HA5", "HA5, letters"),
@@ -112,6 +112,10 @@ BREAKS = {
     "NO1": ("non-obvious", "non-obvious", "digits", None, "correct", lambda x: changed(x, "all", 2, 0.9699)),
     "NO2": ("non-obvious", "non-obvious", "fashion", None, "index", lambda x: changed(INDEX, "all", 1, 4.3)),
     "NO3": ("non-obvious", "non-obvious", "letters", None, "index", lambda x: changed(INDEX, "single", 1, 1.99)),
+    "NO2, the paper's sentence": (
+        *("non-obvious", "non-obvious", "fashion", None),
+        *("index", lambda x: INDEX | {"optim": 3.4}),
+    ),
     "NO2, optim": ("non-obvious", "non-obvious", "fashion", None, "index", lambda x: INDEX | {"optim": 4.9}),
     "HA1": ("help-if-available", "help-0.05", "fashion", True, "help", lambda x: x | {"optim": 0.07}),
     "HA2": ("help-if-available", "help-0.05", "fashion", False, "help", lambda x: changed(x, "all", 1, 0.0051)),
@@ -133,6 +137,7 @@ ALSO = {
     "AH5": {"AH8"},
     "AH5, letters": {"AH8, letters"},
     "AH6": {"AH5, the paper's numbers", "AH6, the paper's numbers"},
+    "NO2, the paper's sentence": {"NO2, optim"},
 }
 """Claims that cannot but fall together."""
 
