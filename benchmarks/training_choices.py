@@ -1,0 +1,111 @@
+"""Choices that the paper leaves open, tried out: behaviour on digits and clothes of networks that were trained either way.
+
+python -m benchmarks.training_choices reward-scale --data FOLDER [--task TASK]     on rewards, and on a tenth of them
+python -m benchmarks.training_choices draw --data FOLDER                           on three draws of 1 % of the digits
+
+Some minutes on a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from cautious.beliefs.ensemble import RewardEnsemble
+from cautious.beliefs.images import ImageTraining
+from cautious.beliefs.training import train
+from cautious.experiments.image_data import ImageData, load_data
+from cautious.experiments.image_settings import ImageExperiment, Variant, image_experiment_at
+from cautious.experiments.image_studies import behaviour_of
+from cautious.experiments.images import reward_table, training_data
+from cautious.experiments.surroundings import hardware_name
+from cautious.worlds.images import TASKS
+
+MEASURES = ("correct_probability", "help_probability", "index")
+
+Way = tuple[str, Variant, ImageTraining]
+"""What is tried, in words; the settings; what networks learn from."""
+
+
+def reward_scales(experiment: ImageExperiment, data: ImageData) -> Iterator[Way]:
+    """The main variant's rewards, and a tenth of them."""
+    table = reward_table(experiment, experiment.main, data.train.labels)
+    for scale in (1.0, 0.1):
+        lesson = ImageTraining(data.train.images, scale * table, experiment.image_task.loss_weights)
+        yield f"rewards x {scale:g}", experiment.main, lesson
+
+
+def draws(experiment: ImageExperiment, data: ImageData) -> Iterator[Way]:
+    """Other digits, other noise and other first weights for the same share of the digits."""
+    smallest = min(experiment.variants, key=lambda variant: variant.fraction)
+    for seed in range(3):
+        variant = replace(smallest, training=replace(smallest.training, seed=seed))
+        yield (
+            f"{variant.fraction:.0%} of the digits, seed {seed}",
+            variant,
+            training_data(experiment, variant, data.train),
+        )
+
+
+CHOICES: dict[str, Callable[[ImageExperiment, ImageData], Iterator[Way]]] = {
+    "reward-scale": reward_scales,
+    "draw": draws,
+}
+
+
+def lines(experiment: ImageExperiment, ways: Iterator[Way], data: ImageData, device: str) -> Iterator[str]:
+    """Mean over runs of each measure by level, and optim's."""
+    bits = (True, False) if experiment.image_task.help_bit else (None,)
+    for title, variant, lesson in ways:
+        found = train(lesson, variant.training, device=device)
+        ensemble = RewardEnsemble(lesson.network, found.parameters.to(device))
+        yield title
+        for name, bit in ((name, bit) for name in ("digits", "fashion") for bit in bits):
+            images = data.tests[name]
+            rewards = ensemble.rewards(images.images if bit is None else (images.images, bit))
+            numbers, _ = behaviour_of(experiment, rewards, images, None)
+            help_is = "" if bit is None else ", help available" if bit else ", help unavailable"
+            for regime, measured in numbers["behaviour"].items():
+                for measure in MEASURES:
+                    stored = measured.get(measure, [])  # None where no label is ever chosen, which has no index
+                    runs = torch.tensor([[torch.nan if x is None else x for x in own] for own in stored]).double()
+                    if runs.numel() and not runs.isnan().all():
+                        row = "  ".join(f"{mean:.4f}" for mean in runs.mean(dim=1).tolist())
+                        optim = numbers["optim"][measure]["mean"]
+                        yield f"  {name}{help_is}, {regime}, {measure}: {row}   optim {torch.nan if optim is None else optim:.4f}"
+
+
+def main() -> None:
+    """Train either way, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("choice", choices=list(CHOICES))
+    parser.add_argument("--data", type=Path, help="folder with the complete sets; the embedded ones if not given")
+    parser.add_argument("--task", choices=list(TASKS), default="help-if-available", help="of reward-scale")
+    parser.add_argument("--models", type=int, default=128)
+    parser.add_argument("--epochs", type=int, help="the paper's if not given")
+    parser.add_argument("--train", type=int, default=60_000, help="digits there are to train on")
+    parser.add_argument("--test", type=int, default=10_000, help="images of each set to act on")
+    parser.add_argument("--device", default="cuda")
+    options = parser.parse_args()
+    whole = image_experiment_at("data-extent" if options.choice == "draw" else options.task, "paper")
+
+    def shorter(variant: Variant) -> Variant:
+        epochs = options.epochs or variant.training.num_epochs
+        return replace(variant, training=replace(variant.training, num_models=options.models, num_epochs=epochs))
+
+    variants = tuple(shorter(variant) for variant in whole.variants)
+    experiment = replace(whole, variants=variants, num_train=options.train, num_test=options.test)
+    data = load_data(experiment, options.data)
+    print(f"{datetime.date.today()}  {hardware_name(options.device)}, torch {torch.__version__}")
+    print(f"{experiment.task}: {options.models} networks; {', '.join(experiment.levels)}")
+    for line in lines(experiment, CHOICES[options.choice](experiment, data), data, options.device):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
