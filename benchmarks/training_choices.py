@@ -77,7 +77,8 @@ def lines(experiment: ImageExperiment, ways: Iterator[Way], data: ImageData, dev
                     if runs.numel() and not runs.isnan().all():
                         row = "  ".join(f"{mean:.4f}" for mean in runs.mean(dim=1).tolist())
                         optim = numbers["optim"][measure]["mean"]
-                        yield f"  {name}{help_is}, {regime}, {measure}: {row}   optim {torch.nan if optim is None else optim:.4f}"
+                        single = "none" if optim is None else f"{optim:.4f}"
+                        yield f"  {name}{help_is}, {regime}, {measure}: {row}   optim {single}"
 
 
 def main() -> None:
