@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from cautious.cli.bench import Bench
+from cautious.cli.calibrate import Calibrate
 from cautious.cli.console import run_verb
 from cautious.cli.data import Data
 from cautious.cli.demo import Demo
@@ -28,6 +29,7 @@ small k/n is cautious, k = n is ordinary. Start with 'cautious demo'; then 'caut
 Verb = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Calibrate, tyro.conf.subcommand("calibrate")]
     | Annotated[Solve, tyro.conf.subcommand("solve")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Report, tyro.conf.subcommand("report")]

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from cautious.cli.asked import Asked
     from cautious.solvers.solution import Solution
     from cautious.worlds.mdp import TabularMDP
+
+DECISIONS = "decisions.csv"
 
 
 @dataclass
@@ -20,7 +23,7 @@ class Solve:
 
     Example: cautious solve --rewards rewards.safetensors --mdp world.safetensors --level 1-of-20 --out solution
 
-    Example: cautious solve --belief belief --states new.npz --level 1-of-20 --out decisions
+    Example: cautious solve --belief belief --states new.csv --level 1-of-20 --out decisions
     """
 
     rewards: Path | None = None
@@ -28,7 +31,8 @@ class Solve:
     belief: Path | None = None
     """Instead: a folder that 'cautious train' wrote, or 'ask-for-help' for the one that comes with the package."""
     states: Path | None = None
-    """With --belief: states to decide in, array "inputs" [S, ...] of a .npz or .safetensors file, or a .npy file."""
+    """With --belief: states to decide in, array "inputs" [S, ...] of a .npz or .safetensors file, or a .npy file; or a table
+    (.csv) with the columns that the belief was trained on."""
     level: tuple[str, ...] = ("1-of-20",)
     """How cautious: k-of-n averages the k worst of n sampled models. Several levels are solved in one go."""
     mdp: Path | None = None
@@ -46,11 +50,12 @@ class Solve:
     """Starts the shuffles of queue sampling."""
     out: Path = Path("solution")
     """Folder for policy.safetensors (the policies; and in each state the action, its caution and the ordinary policy, as
-    CautiousPolicy decides) and certificate.json."""
+    CautiousPolicy decides) and certificate.json; for states of a table also decisions.csv, its rows with what is decided."""
 
     def run(self) -> None:
         """Load, solve, write, and show the certificate."""
         from cautious.beliefs.files import FORMAT, save_json, save_tensors
+        from cautious.cli.asked import write_decisions
         from cautious.cli.console import console, say
         from cautious.cli.tables import caution_table, certificate_table
         from cautious.solvers.decision import beside_ordinary, decision_of, disputed, ordinary_policy
@@ -58,7 +63,8 @@ class Solve:
         from cautious.types import as_folder
 
         as_folder(self.out, "out")
-        rewards, mdp = self._rewards(), self._mdp()
+        asked, mdp = self._asked(), self._mdp()
+        rewards = self._rewards(asked)
         solution = self._solved(rewards, mdp)
         policies = {
             "policy": solution.policy,
@@ -84,29 +90,35 @@ class Solve:
             {"format": FORMAT, "solution": solution.record, "certificates": record},
             files,
         )
+        if asked is not None and asked.table is not None:
+            write_decisions(self.out / DECISIONS, asked, self.level, decision)
         console.print(certificate_table(self.level, certificates))
         console.print(caution_table(self.level, decision.caution))
         say(f"wrote {self.out / 'policy.safetensors'} and {self.out / 'certificate.json'}")
+        if asked is not None and asked.table is not None:
+            say(f"decisions, row by row: {self.out / DECISIONS}")
 
-    def _rewards(self) -> Any:
-        """What each model says each action pays in each state, [M, S, A]."""
-        from cautious.beliefs.ensemble import RewardEnsemble
-        from cautious.beliefs.experience import load_states
-        from cautious.beliefs.files import load_array
+    def _asked(self) -> Asked | None:
+        """A belief and states, unless there is an array of rewards."""
+        from cautious.cli.asked import load_asked
         from cautious.errors import InvalidInputError
 
         if self.rewards is not None and self.belief is None and self.states is None:
-            return load_array(self.rewards, "rewards")
+            return None
         if self.rewards is not None or self.belief is None or self.states is None:
             raise InvalidInputError(
                 "name where the models come from: either --rewards FILE; or --belief FOLDER and --states FILE together."
             )
-        belief = RewardEnsemble.load(self.belief)
-        if not isinstance(belief, RewardEnsemble):
-            raise InvalidInputError(
-                f"belief={str(self.belief)!r} is about driving; see 'cautious watch driving --help'."
-            )
-        return belief.rewards(load_states(self.states))
+        return load_asked(self.belief, self.states)
+
+    def _rewards(self, asked: Asked | None) -> Any:
+        """What each model says each action pays in each state, [M, S, A]."""
+        from cautious.beliefs.files import load_array
+
+        if asked is not None:
+            return asked.belief.rewards(asked.states)
+        assert self.rewards is not None
+        return load_array(self.rewards, "rewards")
 
     def _mdp(self) -> TabularMDP | None:
         """The world, where actions move it."""

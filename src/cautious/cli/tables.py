@@ -13,6 +13,7 @@ from rich.text import Text
 from torch import Tensor
 
 from cautious.beliefs.diagnosis import Diagnosis
+from cautious.evaluation.calibration import Calibration
 from cautious.experiments.drives import Drive
 from cautious.experiments.first_look import Look
 from cautious.report.animation import caption, terminal_lines
@@ -44,6 +45,18 @@ def caution_table(levels: Sequence[str], caution: Tensor) -> Table:
     for level, own in zip(levels, caution.reshape(len(levels), -1), strict=True):
         high = int((own > 0.5).sum())
         table.add_row(level, f"{len(own):,}", f"{float(own.mean()):.3f}", f"{float(own.max()):.3f}", f"{high:,}")
+    return table
+
+
+def calibration_table(found: Calibration) -> Table:
+    """The levels tried, from ordinary to cautious."""
+    title = f"mean caution on familiar states: at most {found.at_most:g} with confidence {found.confidence:g}"
+    table = Table(title=title)
+    for heading in ("level", "mean caution", "p-value", ""):
+        table.add_column(heading, justify="left" if heading == "level" else "right")
+    for level, rate, p_value in found.tried:
+        kept = p_value <= 1 - found.confidence
+        table.add_row(level, f"{rate:.4f}", f"{p_value:.3g}", "allowed" if kept else "too much, or not enough states")
     return table
 
 

@@ -11,6 +11,9 @@ import tyro
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from torch import Tensor
+
+    from cautious.beliefs.columns import Columns
     from cautious.beliefs.ensemble import RewardEnsemble
 
 
@@ -18,22 +21,36 @@ if TYPE_CHECKING:
 class Train:
     """Train reward models on your own experience: together they are a belief about what each action pays.
 
-    DATA is a .npz or .safetensors file with "inputs" [S, ...], one row a familiar state, and "rewards" [S, A], what each action
-    paid there (NaN where it was not tried). Several files follow each other. Interrupted, the same command goes on.
+    DATA is a table (.csv, with a line of headings): name the columns that say what was done and what it paid; all others are
+    what a state is made of, and text becomes a column of 0 and 1 for each value. Or DATA is a .npz or .safetensors file with
+    "inputs" [S, ...], one row a familiar state, and "rewards" [S, A], what each action paid there (NaN where it was not tried).
+    Several files follow each other. Interrupted, the same command goes on.
 
-    Then decide with it, here or in Python:
+    Then see how cautious to be, and decide with it, here or in Python:
 
-    cautious solve --belief belief --states new.npz --level 1-of-20
+    cautious calibrate --belief belief --states familiar.csv --at-most 0.05
+
+    cautious solve --belief belief --states new.csv --level 1-of-20
 
     CautiousPolicy(RewardEnsemble.load("belief"), "1-of-20").decide(states)
 
     The paper's own tasks are trained by 'cautious reproduce', which keeps their beliefs in its run's folder.
+
+    Example: cautious train log.csv --action treatment --reward outcome --ignore name date --out belief
 
     Example: cautious train experience.npz --out belief
     """
 
     data: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DATA [DATA ...]"), tyro.conf.Positional]
     """Your files."""
+    action: str | None = None
+    """Of a table: the column that says what was done in each row."""
+    reward: str | None = None
+    """Of a table: the column that says what that paid."""
+    rewards: tuple[str, ...] = ()
+    """Of a table, instead of these two: one column for each action with what it paid, empty where it was not tried."""
+    ignore: tuple[str, ...] = ()
+    """Of a table: columns that are no part of a state, such as names and dates."""
     out: Path = Path("belief")
     """Folder of the belief; unfinished work is kept in it too."""
     num_models: int = 100
@@ -75,7 +92,6 @@ class Train:
         import warnings
 
         from cautious.beliefs.diagnosis import BeliefWarning
-        from cautious.beliefs.experience import load_experience
         from cautious.beliefs.fit import fit_ensemble
         from cautious.errors import InvalidInputError
         from cautious.types import as_folder
@@ -83,7 +99,7 @@ class Train:
         folder = as_folder(self.out, "out")
         if (folder / "ensemble.json").exists():
             raise InvalidInputError(f"out={str(folder)!r} holds a belief already; choose another folder, or delete it.")
-        experience = load_experience(self.data)
+        columns, *experience = self._experience()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BeliefWarning)  # said below, as part of the look at it
             belief = fit_ensemble(
@@ -100,9 +116,27 @@ class Train:
                 progress=progress,
                 validation_fraction=self.validation_fraction,
             )
+        if columns is not None:
+            columns.save(folder)
         belief.save(folder)
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         return belief
+
+    def _experience(self) -> tuple[Columns | None, Tensor, Tensor]:
+        """States and what each action paid there; of a table also how its rows become states."""
+        from cautious.beliefs.columns import Columns, Outcome, are_tables, read_tables
+        from cautious.beliefs.experience import load_experience
+        from cautious.errors import InvalidInputError
+
+        if self.data and are_tables(self.data):
+            table, outcome = read_tables(self.data), Outcome(self.action, self.reward, self.rewards)
+            columns = Columns.learned(table, outcome, self.ignore)
+            return columns, columns.states(table)[0], outcome.of(table)[1]
+        if self.action is not None or self.reward is not None or self.rewards or self.ignore:
+            raise InvalidInputError(
+                "action, reward, rewards and ignore name columns of a table (.csv); arrays have none."
+            )
+        return None, *load_experience(self.data)
 
 
 CHECKPOINTS = "checkpoints"

@@ -1,0 +1,165 @@
+"""Tables of text become states and rewards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from cautious.beliefs.columns import Columns, Outcome, in_order, read_table, read_tables
+from cautious.errors import BadFileError, InvalidInputError, MissingFileError
+
+LOG = """name,temperature,site,treatment,outcome
+ann,37.5,north,rest,1
+bob,39,south,pill,0.5
+cid,36.5,north,pill,-2
+"""
+
+
+def written(folder: Path, text: str, name: str = "log.csv") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_log_by_hand(tmp_path):
+    table, outcome = read_table(written(tmp_path, LOG)), Outcome("treatment", "outcome")
+    columns = Columns.learned(table, outcome, ["name"])
+    assert columns == Columns((("temperature", None), ("site", ("north", "south"))), ("pill", "rest"))
+    states, strange = columns.states(table)
+    assert states.tolist() == [[37.5, 1, 0], [39, 0, 1], [36.5, 1, 0]]
+    assert strange == []
+    actions, rewards = outcome.of(table)
+    assert actions == ("pill", "rest")
+    assert rewards.isnan().tolist() == [[True, False], [False, True], [False, True]]
+    assert rewards.nan_to_num(9).tolist() == [[9, 1], [0.5, 9], [-2, 9]]
+
+
+def test_a_column_for_each_action_with_gaps_where_it_was_not_tried(tmp_path):
+    table = read_table(written(tmp_path, "x;gamble;help\n1;0.5;\n2;NA;0.25\n"))
+    outcome = Outcome(rewards=("gamble", "help"))
+    actions, rewards = outcome.of(table)
+    assert actions == ("gamble", "help")
+    assert rewards.nan_to_num(9).tolist() == [[0.5, 9], [9, 0.25]]
+    assert Columns.learned(table, outcome).states(table)[0].tolist() == [[1], [2]]
+
+
+@pytest.mark.parametrize(("delimiter", "name"), [(",", "a.csv"), (";", "a.csv"), ("\t", "a.tsv")])
+def test_headings_say_what_is_between_cells(tmp_path, delimiter, name):
+    text = LOG.replace(",", delimiter)
+    assert read_table(written(tmp_path, text, name))[1:] == read_table(written(tmp_path, LOG, "b.csv"))[1:]
+
+
+def test_quotes_marks_of_order_and_blank_lines(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_bytes('\ufeffa,b\r\n"x, y",1\r\n\r\nz,2\r\n'.encode())
+    assert read_table(path)[1:] == (["a", "b"], [["x, y", "1"], ["z", "2"]])
+
+
+def test_new_rows_need_only_the_features_and_may_have_texts_never_seen(tmp_path):
+    table = read_table(written(tmp_path, LOG))
+    columns = Columns.learned(table, Outcome("treatment", "outcome"), ["name"])
+    new = read_table(written(tmp_path, "site,temperature\neast,38\nsouth,40\nwest,40\n", "new.csv"))
+    states, strange = columns.states(new)
+    assert states.tolist() == [[38, 0, 0], [40, 0, 1], [40, 0, 0]]
+    assert strange == ["column 'site' has 'east', 'west' in 2 rows, never seen in training"]
+
+
+def test_several_files_are_one_table(tmp_path):
+    first, second = written(tmp_path, LOG), written(tmp_path, LOG, "more.csv")
+    assert len(read_tables([first, second]).rows) == 6
+    with pytest.raises(BadFileError, match="headings are not those"):
+        read_tables([first, written(tmp_path, "a,b\n1,2\n", "other.csv")])
+
+
+def test_numbers_are_in_their_own_order():
+    assert in_order(["10", "9", "10"]) == ("9", "10")
+    assert in_order(["b", "10", "9"]) == ("10", "9", "b")
+
+
+def test_what_is_saved_is_what_is_loaded(tmp_path):
+    columns = Columns((("temperature", None), ("site", ("north", "süd"))), ("pill", "rest"))
+    columns.save(tmp_path)
+    assert Columns.load(tmp_path) == columns
+    text = (tmp_path / "columns.json").read_text(encoding="utf-8")
+    (tmp_path / "columns.json").write_text(text.replace("pill", "poison"), encoding="utf-8")
+    with pytest.raises(BadFileError, match=r"columns\.json"):
+        Columns.load(tmp_path)
+    (tmp_path / "columns.json").unlink()
+    with pytest.raises(MissingFileError, match="not trained on a table"):
+        Columns.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "headings and at least one row"),
+        ("a,b\n", "headings and at least one row"),
+        ("a,a\n1,2\n", "heading of its own"),
+        ("a,\n1,2\n", "heading of its own"),
+        ("a,b\n1,2\n1\n", "row 2 has 1 cells, the headings are 2"),
+        ('a,b\n"1,2\n', "not a table of text"),
+    ],
+)
+def test_what_is_no_table_is_refused(tmp_path, text, says):
+    with pytest.raises(BadFileError, match=says):
+        read_table(written(tmp_path, text))
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    (tmp_path / "log.csv").write_bytes(b"a,b\n\xff\xfe,1\n")
+    with pytest.raises(BadFileError, match="UTF-8"):
+        read_table(tmp_path / "log.csv")
+    with pytest.raises(MissingFileError, match="no such file"):
+        read_table(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize("cell", ["", "x", "nan", "inf", "1_000", "1e999"])
+def test_a_reward_is_a_finite_number(tmp_path, cell):
+    table = read_table(written(tmp_path, f"x,done,paid\n1,a,1\n2,b,{cell}\n"))
+    with pytest.raises(BadFileError, match="column 'paid', row 2"):
+        Outcome("done", "paid").of(table)
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ("1,,1\n", "which action was it"),
+        ("1,5,1\n,5,1\n", "column 'x', row 2: empty"),
+        ('a,5,1\n3,5,1\n"3,5",5,1\n', "write it with a point"),
+        ("".join(f"t{n},5,1\n" for n in range(101)), "101 different texts"),
+        ("".join(f"1,{n},1\n" for n in range(101)), "101 different actions"),
+    ],
+)
+def test_cells_that_cannot_be_meant_are_named(tmp_path, rows, says):
+    table, outcome = read_table(written(tmp_path, "x,done,paid\n" + rows)), Outcome("done", "paid")
+    with pytest.raises(BadFileError, match=says):
+        Columns.learned(table, outcome)
+
+
+def test_columns_that_are_not_there_are_named(tmp_path):
+    table = read_table(written(tmp_path, LOG))
+    with pytest.raises(InvalidInputError, match="no column 'cost'; there are 'name'"):
+        Outcome("treatment", "cost").of(table)
+    with pytest.raises(InvalidInputError, match="no column 'date'"):
+        Columns.learned(table, Outcome("treatment", "outcome"), ["date"])
+    with pytest.raises(InvalidInputError, match="no column is left"):
+        Columns.learned(table, Outcome("treatment", "outcome"), ["name", "temperature", "site"])
+
+
+@pytest.mark.parametrize(
+    "names", [{}, {"action": "a"}, {"reward": "a"}, {"action": "a", "reward": "b", "rewards": ("c",)}]
+)
+def test_one_form_of_outcome_is_needed_and_no_more(names):
+    with pytest.raises(InvalidInputError, match="name the one or the other"):
+        Outcome(**names)
+    with pytest.raises(InvalidInputError, match="twice"):
+        Outcome(rewards=("a", "a"))
+
+
+def test_states_are_what_a_network_takes(tmp_path):
+    table = read_table(written(tmp_path, LOG))
+    states, _ = Columns.learned(table, Outcome("treatment", "outcome"), ["name"]).states(table)
+    assert states.dtype == torch.float64
+    assert states.shape == (3, 3)

@@ -1,0 +1,109 @@
+"""`cautious train`, `calibrate` and `solve` on CSV files: from a log to decisions, without Python."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cautious import CautiousPolicy, RewardEnsemble, calibrate
+from cautious.cli.main import main
+
+OPTIONS = ["--num-models", "12", "--num-epochs", "40", "--batch-size", "32"]
+CARE = {"a": ((37.0, 80.0), "rest"), "b": ((39.0, 120.0), "pill")}
+
+
+def rows(count: int, rng: np.random.Generator) -> list[list[str]]:
+    """Cases of two kinds, each with its own right treatment; referring always pays 0.4."""
+    found = []
+    for number in range(count):
+        (temperature, pulse), right = CARE["ab"[number % 2]]
+        treatment = ["rest", "pill", "refer"][rng.integers(3)]
+        paid = 0.4 if treatment == "refer" else float(treatment == right)
+        numbers = [f"{temperature + 0.2 * rng.normal():.2f}", f"{pulse + 5 * rng.normal():.0f}"]
+        found.append([f"case {number}", *numbers, ["north", "south"][rng.integers(2)], treatment, f"{paid}"])
+    return found
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    header = ["name", "temperature", "pulse", "site", "treatment", "outcome"]
+    for name, count, width in (("log", 240, 6), ("familiar", 80, 4), ("new", 4, 4)):
+        with Path(f"{name}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([header[:width], *(row[:width] for row in rows(count, rng))])
+    with Path("new.csv").open("a", newline="") as file:
+        csv.writer(file).writerow(["strange", "38.0", "100", "east"])
+    return tmp_path
+
+
+def train(*more: str) -> None:
+    main(["train", "log.csv", "--action", "treatment", "--reward", "outcome", "--ignore", "name", *OPTIONS, *more])
+
+
+def test_from_a_log_to_decisions(files, capsys):
+    train("--out", "belief")
+    assert "12 models of 3 actions, states [4]" in capsys.readouterr().out
+    main(["calibrate", "--belief", "belief", "--states", "familiar.csv", "--at-most", "0.1", "--n", "6"])
+    said = capsys.readouterr().out
+    belief = RewardEnsemble.load("belief")
+    with Path("familiar.csv").open(newline="") as file:
+        _, *cells = csv.reader(file)
+    states = torch.tensor([[float(row[1]), float(row[2]), row[3] == "north", row[3] == "south"] for row in cells])
+    found = calibrate(CautiousPolicy(belief, "1-of-6"), states, at_most=0.1, progress=False)
+    assert f"--level {found.level}" in said
+    assert "allowed" in said
+    main(["solve", "--belief", "belief", "--states", "new.csv", "--level", "1-of-6", "6-of-6", "--out", "solved"])
+    said = capsys.readouterr().out
+    assert "look out: column 'site' has 'east' in 1 rows, never seen in training" in said
+    assert "decisions.csv" in said
+    with Path("solved/decisions.csv").open(newline="") as file:
+        decided = list(csv.DictReader(file))
+    assert [row["name"] for row in decided][-1] == "strange"
+    assert [row["ordinarily"] for row in decided[:4]] == ["rest", "pill", "rest", "pill"]
+    assert all(row["caution 6-of-6"] == "0.0000" for row in decided)
+    assert all(row["decided 6-of-6"] == row["ordinarily"] for row in decided)
+    assert [row["decided 1-of-6"] for row in decided[:4]] == ["rest", "pill", "rest", "pill"]
+
+
+def test_a_column_for_each_action(files):
+    Path("full.csv").write_text(
+        "x,gamble,help\n" + "".join(f"{n / 40},{n / 20},{0.25 if n % 2 else ''}\n" for n in range(40))
+    )
+    main(["train", "full.csv", "--rewards", "gamble", "help", "--out", "belief", *OPTIONS])
+    main(["solve", "--belief", "belief", "--states", "full.csv", "--level", "1-of-6", "--out", "solved"])
+    with Path("solved/decisions.csv").open(newline="") as file:
+        decided = list(csv.DictReader(file))
+    assert (decided[0]["decided 1-of-6"], decided[-1]["decided 1-of-6"]) == ("help", "gamble")
+
+
+def test_too_few_familiar_states_are_said_to_be(files, capsys):
+    train("--out", "belief")
+    main(["calibrate", "--belief", "belief", "--states", "new.csv", "--n", "6"])
+    said = capsys.readouterr().out
+    assert "look out: familiar_states: 5 are too few" in said
+    assert "level: 6-of-6" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("train log.csv", "name the one or the other"),
+        ("train log.csv --action treatment --reward cost", "no column 'cost'"),
+        ("train log.csv arrays.npz --action treatment --reward outcome", "tables and arrays"),
+        ("train arrays.npz --action treatment", "arrays have none"),
+        ("train none.csv --action treatment --reward outcome", "no such file"),
+        ("calibrate --belief ask-for-help --states new.csv", "not trained on a table"),
+        ("calibrate --belief driving --states new.csv", "is about driving"),
+        ("calibrate --belief nothing --states new.csv", "nothing"),
+    ],
+)
+def test_mistakes_are_named(files, capsys, arguments, says):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments.split())
+    assert stop.value.code == 2
+    assert says in " ".join(capsys.readouterr().err.split())
