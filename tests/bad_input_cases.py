@@ -63,6 +63,8 @@ FILES = {
     "states.npz": "20 states, and no rewards",
     "objects.npz": "Python objects",
     "cut.npz": "a .npz file cut off in the middle",
+    "log.csv": "a table of 20 rows with the columns x, kind, done and paid",
+    "ragged.csv": "the same with a cell too few in its second row",
     "text/": "a folder with a `manifest.json`, an `ensemble.json` and a `policy.json` that are no JSON",
     "empty/": "an empty folder",
 }
@@ -552,14 +554,35 @@ COMMANDS = [
     Command("train", "experience.npz --network image", 2, "images: expected shape [S, 28, 28], got [20, 3]"),
     Command("train", "experience.npz --device abacus", 2, "cannot be used here"),
     Command("train", "experience.npz --seed -1", 2, "must be a whole number, zero or larger"),
+    Command("train", "log.csv", 2, "name the one or the other"),
+    Command("train", "log.csv --action done", 2, "name the one or the other"),
+    Command(
+        "train", "log.csv --action done --reward cost", 2, "no column 'cost'; there are 'x', 'kind', 'done', 'paid'"
+    ),
+    Command("train", "log.csv --action done --reward kind", 2, "column 'kind', row 1: 'red' is no finite number"),
+    Command("train", "log.csv --action done --reward paid --ignore x kind", 2, "no column is left"),
+    Command("train", "log.csv --rewards paid paid", 2, "names a column twice"),
+    Command("train", "ragged.csv --action done --reward paid", 2, "row 2 has 3 cells, the headings are 4"),
+    Command("train", "log.csv experience.npz --action done --reward paid", 2, "pass files of one kind"),
+    Command("train", "experience.npz --action done", 2, "arrays have none"),
+    Command("calibrate", "", 2, "Missing from cautious calibrate"),
+    Command("calibrate", "--belief nowhere --states states.npz", 2, "nowhere/ensemble.json: there is no such file"),
+    Command("calibrate", "--belief ask-for-help --states log.csv", 2, "the belief was not trained on a table"),
+    Command("calibrate", "--belief ask-for-help --states states.npz", 2, "expected shape [S, 28, 28], got [20, 3]"),
+    Command("calibrate", "--belief driving --states states.npz", 2, "is about driving"),
+    Command("calibrate", "--belief ask-for-help --states states.npz --at-most 2", 2, "between 0 and 1, both excluded"),
+    Command("calibrate", "--belief ask-for-help --states states.npz --n 0", 2, "it must be at least 1"),
+    Command("calibrate", "--belief ask-for-help --states states.npz --n 5000", 2, "n=5000 exceeds the 100 models"),
     Command("solve", "", 2, "either --rewards FILE; or --belief FOLDER and --states FILE together"),
     Command("solve", "--rewards rewards.npy --belief ask-for-help", 2, "either --rewards FILE; or --belief FOLDER"),
     Command("solve", "--belief ask-for-help", 2, "--belief FOLDER and --states FILE together"),
     Command("solve", "--belief nowhere --states states.npz", 2, "nowhere/ensemble.json: there is no such file"),
     Command("solve", "--belief ask-for-help --states states.npz", 2, "expected shape [S, 28, 28], got [20, 3]"),
     Command(
-        "solve", "--belief ask-for-help --states uneven.csv", 2, "expected a file that ends in .npz or .safetensors"
+        "solve", "--belief ask-for-help --states uneven.txt", 2, "expected a file that ends in .npz or .safetensors"
     ),
+    Command("solve", "--belief ask-for-help --states nowhere.csv", 2, "nowhere.csv: there is no such file"),
+    Command("solve", "--belief ask-for-help --states log.csv", 2, "the belief was not trained on a table"),
     Command(
         "solve", "--belief driving --states states.npz", 2, "is about driving; see 'cautious watch driving --help'"
     ),

@@ -54,6 +54,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "objects": {"inputs": np.full((20, 3), None), "rewards": paid},
     }.items():
         np.savez(folder / f"{name}.npz", **arrays)
+    rows = [f"{n},{'red' if n % 2 else 'blue'},{n % 3},0.5" for n in range(1, 21)]
+    for name, cut in (("log", None), ("ragged", -4)):
+        cells = ["x,kind,done,paid", rows[0], rows[1][:cut], *rows[2:]]
+        (folder / f"{name}.csv").write_text("\n".join(cells) + "\n")
     (folder / "cut.npz").write_bytes((folder / "experience.npz").read_bytes()[:300])
     with zipfile.ZipFile(folder / "huge.npz", "w") as packed:
         for name in ("inputs", "rewards"):
@@ -115,7 +119,7 @@ def test_a_command(case: Command, here: Path, capsys: pytest.CaptureFixture[str]
 
 def test_every_public_name_and_verb_has_rows():
     assert {case.name for case in CALLS} == PUBLIC | {"load_images"}
-    verbs = {"demo", "data", "train", "solve", "reproduce", "report", "watch", "bench"}
+    verbs = {"demo", "data", "train", "calibrate", "solve", "reproduce", "report", "watch", "bench"}
     assert {case.verb for case in COMMANDS} == verbs
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from cautious import CautiousPolicy, RewardEnsemble, TabularMDP, fit_ensemble
+from cautious.beliefs.columns import Columns, Outcome, read_table
 from cautious.beliefs.driving import NUM_PARAMETERS, DrivingEnsemble
 from cautious.beliefs.experience import load_experience
 from cautious.beliefs.files import (
@@ -106,6 +108,19 @@ def world(seed: int) -> TabularMDP:
     return TabularMDP(torch.softmax(normal(seed, 3, 2, 3), dim=-1), torch.ones(3) / 3, 0.5)
 
 
+def make_log(folder: Path, seed: int) -> None:
+    """Nine rows: a number, a text, what was done and what it paid."""
+    cells = [f"{value:.3f},{'red' if value > 0 else 'blue'},{n % 3},0.5" for n, value in enumerate(normal(seed, 9))]
+    (folder / "log.csv").write_text("\n".join(["x,kind,done,paid", *cells]) + "\n", encoding="utf-8")
+
+
+def read_log(folder: Path) -> Any:
+    """A log as states and rewards."""
+    table, outcome = read_table(folder / "log.csv"), Outcome("done", "paid")
+    columns = Columns.learned(table, outcome)
+    return [columns.actions, columns.states(table)[0], outcome.of(table)[1]]
+
+
 def parts_of_world(mdp: TabularMDP) -> Any:
     """What a world is."""
     return [mdp.transitions.to_dense(), mdp.initial_state_dist, mdp.discount]
@@ -191,6 +206,11 @@ KINDS = {
         lambda folder: load_array(folder / "policy.safetensors", "average_policy"),
         together=False,
     ),
+    "columns of a table": Kind(
+        lambda folder, seed: Columns((("x", None), ("kind", ("red", f"blue {seed}"))), ("0", "1")).save(folder),
+        lambda folder: list(asdict(Columns.load(folder)).items()),
+        together=False,
+    ),
     "images, IDX.gz": Kind(make_images(".gz"), read_images, together=False),
 }
 EARLIER = ("run", "training checkpoints", "ensemble, vectors", "ensemble, images", "policy, ensemble", "world")
@@ -209,6 +229,7 @@ KINDS |= {
         lambda folder: list(load_experience([folder / "experience.npz"])),
         checked=False,
     ),
+    "table, .csv": Kind(make_log, read_log, checked=False),
 }
 
 
