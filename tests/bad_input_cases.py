@@ -559,10 +559,14 @@ COMMANDS = [
     Command(
         "train", "log.csv --action done --reward cost", 2, "no column 'cost'; there are 'x', 'kind', 'done', 'paid'"
     ),
-    Command("train", "log.csv --action done --reward kind", 2, "column 'kind', row 1: 'red' is no finite number"),
+    Command(
+        "train", "log.csv --action done --reward kind", 2, "log.csv, line 2: column 'kind' is 'red', no finite number"
+    ),
     Command("train", "log.csv --action done --reward paid --ignore x kind", 2, "no column is left"),
-    Command("train", "log.csv --rewards paid paid", 2, "names a column twice"),
-    Command("train", "ragged.csv --action done --reward paid", 2, "row 2 has 3 cells, the headings are 4"),
+    Command("train", "log.csv --rewards paid paid", 2, "a column is named twice"),
+    Command(
+        "train", "ragged.csv --action done --reward paid", 2, "ragged.csv, line 3: 3 cells, where the headings are 4"
+    ),
     Command("train", "log.csv experience.npz --action done --reward paid", 2, "pass files of one kind"),
     Command("train", "experience.npz --action done", 2, "arrays have none"),
     Command("calibrate", "", 2, "Missing from cautious calibrate"),

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from cautious import CautiousPolicy, RewardEnsemble, TabularMDP, fit_ensemble
-from cautious.beliefs.columns import Columns, Outcome, read_table
+from cautious.beliefs.columns import Columns, Feature, Outcome, read_table
 from cautious.beliefs.driving import NUM_PARAMETERS, DrivingEnsemble
 from cautious.beliefs.experience import load_experience
 from cautious.beliefs.files import (
@@ -118,7 +118,7 @@ def read_log(folder: Path) -> Any:
     """A log as states and rewards."""
     table, outcome = read_table(folder / "log.csv"), Outcome("done", "paid")
     columns = Columns.learned(table, outcome)
-    return [columns.actions, columns.states(table)[0], outcome.of(table)[1]]
+    return [columns.actions, columns.states(table), outcome.of(table)[1]]
 
 
 def parts_of_world(mdp: TabularMDP) -> Any:
@@ -207,7 +207,9 @@ KINDS = {
         together=False,
     ),
     "columns of a table": Kind(
-        lambda folder, seed: Columns((("x", None), ("kind", ("red", f"blue {seed}"))), ("0", "1")).save(folder),
+        lambda folder, seed: Columns(
+            (Feature("x", None, -1.5, seed + 1), Feature("kind", ("red", "blue"))), ("0", "1")
+        ).save(folder),
         lambda folder: list(asdict(Columns.load(folder)).items()),
         together=False,
     ),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cautious.beliefs.columns import Columns, Outcome, in_order, read_table, read_tables
+from cautious.beliefs.columns import Columns, Feature, Outcome, in_order, read_table, read_tables
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 
 LOG = """name,temperature,site,treatment,outcome
@@ -26,10 +26,10 @@ def written(folder: Path, text: str, name: str = "log.csv") -> Path:
 def test_a_log_by_hand(tmp_path):
     table, outcome = read_table(written(tmp_path, LOG)), Outcome("treatment", "outcome")
     columns = Columns.learned(table, outcome, ["name"])
-    assert columns == Columns((("temperature", None), ("site", ("north", "south"))), ("pill", "rest"))
-    states, strange = columns.states(table)
-    assert states.tolist() == [[37.5, 1, 0], [39, 0, 1], [36.5, 1, 0]]
-    assert strange == []
+    features = (Feature("temperature", None, 36.5, 39.0), Feature("site", ("north", "south")))
+    assert columns == Columns(features, ("pill", "rest"))
+    assert columns.states(table).tolist() == [[37.5, 1, 0], [39, 0, 1], [36.5, 1, 0]]
+    assert columns.remarks(table) == [[], [], []]
     actions, rewards = outcome.of(table)
     assert actions == ("pill", "rest")
     assert rewards.isnan().tolist() == [[True, False], [False, True], [False, True]]
@@ -42,33 +42,40 @@ def test_a_column_for_each_action_with_gaps_where_it_was_not_tried(tmp_path):
     actions, rewards = outcome.of(table)
     assert actions == ("gamble", "help")
     assert rewards.nan_to_num(9).tolist() == [[0.5, 9], [9, 0.25]]
-    assert Columns.learned(table, outcome).states(table)[0].tolist() == [[1], [2]]
+    assert Columns.learned(table, outcome).states(table).tolist() == [[1], [2]]
 
 
 @pytest.mark.parametrize(("delimiter", "name"), [(",", "a.csv"), (";", "a.csv"), ("\t", "a.tsv")])
 def test_headings_say_what_is_between_cells(tmp_path, delimiter, name):
     text = LOG.replace(",", delimiter)
-    assert read_table(written(tmp_path, text, name))[1:] == read_table(written(tmp_path, LOG, "b.csv"))[1:]
+    ours, plain = read_table(written(tmp_path, text, name)), read_table(written(tmp_path, LOG, "b.csv"))
+    assert (ours.header, ours.rows) == (plain.header, plain.rows)
 
 
 def test_quotes_marks_of_order_and_blank_lines(tmp_path):
     path = tmp_path / "log.csv"
     path.write_bytes('\ufeffa,b\r\n"x, y",1\r\n\r\nz,2\r\n'.encode())
-    assert read_table(path)[1:] == (["a", "b"], [["x, y", "1"], ["z", "2"]])
+    places = [f"{path}, line 2", f"{path}, line 4"]
+    assert read_table(path) == (path, ["a", "b"], [["x, y", "1"], ["z", "2"]], places)
 
 
 def test_new_rows_need_only_the_features_and_may_have_texts_never_seen(tmp_path):
     table = read_table(written(tmp_path, LOG))
     columns = Columns.learned(table, Outcome("treatment", "outcome"), ["name"])
-    new = read_table(written(tmp_path, "site,temperature\neast,38\nsouth,40\nwest,40\n", "new.csv"))
-    states, strange = columns.states(new)
-    assert states.tolist() == [[38, 0, 0], [40, 0, 1], [40, 0, 0]]
-    assert strange == ["column 'site' has 'east', 'west' in 2 rows, never seen in training"]
+    new = read_table(written(tmp_path, "site,temperature\neast,38\nsouth,40\nwest,36\n", "new.csv"))
+    assert columns.states(new).tolist() == [[38, 0, 0], [40, 0, 1], [36, 0, 0]]
+    assert columns.remarks(new) == [
+        ["site 'east' never seen"],
+        ["temperature 40 outside 36.5 to 39"],
+        ["temperature 36 outside 36.5 to 39", "site 'west' never seen"],
+    ]
 
 
 def test_several_files_are_one_table(tmp_path):
     first, second = written(tmp_path, LOG), written(tmp_path, LOG, "more.csv")
-    assert len(read_tables([first, second]).rows) == 6
+    both = read_tables([first, second])
+    assert len(both.rows) == 6
+    assert both.places[4] == f"{second}, line 3"
     with pytest.raises(BadFileError, match="headings are not those"):
         read_tables([first, written(tmp_path, "a,b\n1,2\n", "other.csv")])
 
@@ -79,7 +86,7 @@ def test_numbers_are_in_their_own_order():
 
 
 def test_what_is_saved_is_what_is_loaded(tmp_path):
-    columns = Columns((("temperature", None), ("site", ("north", "süd"))), ("pill", "rest"))
+    columns = Columns((Feature("temperature", None, 0.1, 3), Feature("site", ("north", "süd"))), ("pill", "rest"))
     columns.save(tmp_path)
     assert Columns.load(tmp_path) == columns
     text = (tmp_path / "columns.json").read_text(encoding="utf-8")
@@ -98,7 +105,7 @@ def test_what_is_saved_is_what_is_loaded(tmp_path):
         ("a,b\n", "headings and at least one row"),
         ("a,a\n1,2\n", "heading of its own"),
         ("a,\n1,2\n", "heading of its own"),
-        ("a,b\n1,2\n1\n", "row 2 has 1 cells, the headings are 2"),
+        ("a,b\n1,2\n1\n", "line 3: 1 cells, where the headings are 2"),
         ('a,b\n"1,2\n', "not a table of text"),
     ],
 )
@@ -118,7 +125,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
 @pytest.mark.parametrize("cell", ["", "x", "nan", "inf", "1_000", "1e999"])
 def test_a_reward_is_a_finite_number(tmp_path, cell):
     table = read_table(written(tmp_path, f"x,done,paid\n1,a,1\n2,b,{cell}\n"))
-    with pytest.raises(BadFileError, match="column 'paid', row 2"):
+    with pytest.raises(BadFileError, match=r"line 3: column 'paid' is .* Fill in a number"):
         Outcome("done", "paid").of(table)
 
 
@@ -126,8 +133,12 @@ def test_a_reward_is_a_finite_number(tmp_path, cell):
     ("rows", "says"),
     [
         ("1,,1\n", "which action was it"),
-        ("1,5,1\n,5,1\n", "column 'x', row 2: empty"),
-        ('a,5,1\n3,5,1\n"3,5",5,1\n', "write it with a point"),
+        ("1,5,1\n,5,1\n", "line 3: column 'x' is empty"),
+        ("1,go,1\n2,Go,1\n", "'Go', 'go': write them alike"),
+        ("1,5,1\n2,5,1\nunknown,5,1\n", "line 4: column 'x' is 'unknown', where a number was expected"),
+        ("2026-11-15,5,1\n2026-11-14,5,1\n", "line 2: column 'x' is '2026-11-15', which looks like a date"),
+        ("15.11.26,5,1\nx,5,1\n", "looks like a date"),
+        ('"3,5",5,1\n4,5,1\n', "line 2: column 'x' is '3,5', where a number was expected"),
         ("".join(f"t{n},5,1\n" for n in range(101)), "101 different texts"),
         ("".join(f"1,{n},1\n" for n in range(101)), "101 different actions"),
     ],
@@ -142,8 +153,8 @@ def test_columns_that_are_not_there_are_named(tmp_path):
     table = read_table(written(tmp_path, LOG))
     with pytest.raises(InvalidInputError, match="no column 'cost'; there are 'name'"):
         Outcome("treatment", "cost").of(table)
-    with pytest.raises(InvalidInputError, match="no column 'date'"):
-        Columns.learned(table, Outcome("treatment", "outcome"), ["date"])
+    with pytest.raises(InvalidInputError, match=r"no column 'name,date'; .* separated by spaces"):
+        Columns.learned(table, Outcome("treatment", "outcome"), ["name,date"])
     with pytest.raises(InvalidInputError, match="no column is left"):
         Columns.learned(table, Outcome("treatment", "outcome"), ["name", "temperature", "site"])
 
@@ -156,10 +167,12 @@ def test_one_form_of_outcome_is_needed_and_no_more(names):
         Outcome(**names)
     with pytest.raises(InvalidInputError, match="twice"):
         Outcome(rewards=("a", "a"))
+    with pytest.raises(InvalidInputError, match="twice"):
+        Outcome("a", "a")
 
 
 def test_states_are_what_a_network_takes(tmp_path):
     table = read_table(written(tmp_path, LOG))
-    states, _ = Columns.learned(table, Outcome("treatment", "outcome"), ["name"]).states(table)
+    states = Columns.learned(table, Outcome("treatment", "outcome"), ["name"]).states(table)
     assert states.dtype == torch.float64
     assert states.shape == (3, 3)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from cautious import CautiousPolicy, RewardEnsemble, calibrate
+from cautious import Calibration, CautiousPolicy, KofN, RewardEnsemble, calibrate
 from cautious.cli.main import main
 
 OPTIONS = ["--num-models", "12", "--num-epochs", "40", "--batch-size", "32"]
@@ -47,7 +47,10 @@ def train(*more: str) -> None:
 
 def test_from_a_log_to_decisions(files, capsys):
     train("--out", "belief")
-    assert "12 models of 3 actions, states [4]" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "12 models of 3 actions, states [4]" in said
+    assert "2 texts: north, south" in said
+    assert "an action, tried in" in said
     main(["calibrate", "--belief", "belief", "--states", "familiar.csv", "--at-most", "0.1", "--n", "6"])
     said = capsys.readouterr().out
     belief = RewardEnsemble.load("belief")
@@ -59,11 +62,13 @@ def test_from_a_log_to_decisions(files, capsys):
     assert "allowed" in said
     main(["solve", "--belief", "belief", "--states", "new.csv", "--level", "1-of-6", "6-of-6", "--out", "solved"])
     said = capsys.readouterr().out
-    assert "look out: column 'site' has 'east' in 1 rows, never seen in training" in said
+    assert "look out: site 'east' never seen. Such rows may still be decided as usual" in said
+    assert "how many states get which action" in said
     assert "decisions.csv" in said
     with Path("solved/decisions.csv").open(newline="") as file:
         decided = list(csv.DictReader(file))
     assert [row["name"] for row in decided][-1] == "strange"
+    assert decided[-1]["new"] == "site 'east' never seen"
     assert [row["ordinarily"] for row in decided[:4]] == ["rest", "pill", "rest", "pill"]
     assert all(row["caution 6-of-6"] == "0.0000" for row in decided)
     assert all(row["decided 6-of-6"] == row["ordinarily"] for row in decided)
@@ -107,3 +112,13 @@ def test_mistakes_are_named(files, capsys, arguments, says):
         main(arguments.split())
     assert stop.value.code == 2
     assert says in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_weak_level_is_said_to_be_one(files, capsys, monkeypatch):
+    train("--out", "belief")
+    weak = Calibration(KofN(3, 6), 0.01, 0.02, 0.02, 0.95, (("6-of-6", 0.0, 0.0),))
+    monkeypatch.setattr("cautious.evaluation.calibration.calibrate", lambda *_, **__: weak)
+    main(["calibrate", "--belief", "belief", "--states", "familiar.csv", "--n", "6"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "weaker than 1-of-6" in said
+    assert "level: 3-of-6" in said

@@ -83,7 +83,8 @@ def diagnose(rewards: Tensor, targets: Tensor, unfamiliar: Tensor) -> Diagnosis:
     if deviation > 0 and error > (1 - POOR) ** 0.5 * deviation:
         concerns.append(
             f"the models do not fit the familiar data: on states kept back their mean is off by {error:.3g}, where guessing "
-            f"each action's mean is off by {deviation:.3g}. Train longer, or give them more data or a larger network."
+            f"each action's mean is off by {deviation:.3g}. Train longer, or give them more data; or the "
+            "rewards are that noisy, and nobody could do better."
         )
     scale = deviation or _root_mean_square(paid[known])
     if familiar < NARROW * scale and elsewhere < NARROW * scale:

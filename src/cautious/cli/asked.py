@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cautious.beliefs.columns import Table
+    from cautious.beliefs.columns import Columns, Table
     from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.solvers.decision import Decision
 
@@ -19,14 +19,14 @@ class Asked(NamedTuple):
     belief: RewardEnsemble
     states: Any
     """As the belief takes them, [S, ...]."""
-    table: Table | None
+    table: Table | None = None
     """Where they come from, if from a table."""
-    actions: tuple[str, ...]
-    """The actions' names there."""
+    columns: Columns | None = None
+    """What the table's columns mean."""
 
 
 def load_asked(belief: Path, states: Path) -> Asked:
-    """Read both; says so if a table has texts that were never seen in training."""
+    """Read both; says so if rows of a table have what was never seen in training."""
     from cautious.beliefs.columns import Columns, are_tables, read_table
     from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.beliefs.experience import load_states
@@ -37,16 +37,19 @@ def load_asked(belief: Path, states: Path) -> Asked:
     if not isinstance(models, RewardEnsemble):
         raise InvalidInputError(f"belief={str(belief)!r} is about driving; see 'cautious watch driving --help'.")
     if not are_tables([states]):
-        return Asked(models, load_states(states), None, ())
+        return Asked(models, load_states(states))
     table, columns = read_table(states), Columns.load(belief)
-    rows, strange = columns.states(table)
-    for sentence in strange:
-        say(f"look out: {sentence}")
-    return Asked(models, rows, table, columns.actions)
+    rows = columns.states(table)
+    for feature in columns.features:
+        remarks = [remark for remark in map(feature.remark, table.column(feature.name)) if remark]
+        if remarks:
+            others = f", and {len(remarks) - 1} more rows" if len(remarks) > 1 else ""
+            say(f"look out: {remarks[0]}{others}. Such rows may still be decided as usual: the models know no better.")
+    return Asked(models, rows, table, columns)
 
 
 def write_decisions(path: Path, asked: Asked, levels: Sequence[str], decision: Decision) -> None:
-    """The table's rows, and for each level what is decided, how cautious that is, and what one would ordinarily do.
+    """The table's rows, what is new about each, what one would ordinarily do, and each level's decision and its caution.
 
     Args:
         path: The file to write.
@@ -58,19 +61,22 @@ def write_decisions(path: Path, asked: Asked, levels: Sequence[str], decision: D
 
     from cautious.writing import write_whole
 
-    table = asked.table
+    table, columns = asked.table, asked.columns
     assert table is not None
-    actions, caution = (part.reshape(len(levels), -1) for part in (decision.action, decision.caution))
-    heading, columns = ["ordinarily"], [[asked.actions[best] for best in decision.ordinary.argmax(dim=1).tolist()]]
-    for number, level in enumerate(levels):
-        heading += [f"decided {level}", f"caution {level}"]
-        columns += [[asked.actions[action] for action in actions[number].tolist()]]
-        columns += [[f"{value:.4f}" for value in caution[number].tolist()]]
+    assert columns is not None
+    added = {"new": ["; ".join(remarks) for remarks in columns.remarks(table)]}
+    added["ordinarily"] = [columns.actions[best] for best in decision.ordinary.argmax(dim=1).tolist()]
+    actions, caution = (part.reshape(len(levels), -1).tolist() for part in (decision.action, decision.caution))
+    for level, own, departure in zip(levels, actions, caution, strict=True):
+        added[f"decided {level}"] = [columns.actions[action] for action in own]
+        added[f"caution {level}"] = [f"{value:.4f}" for value in departure]
 
     def write(target: Path) -> None:
         with target.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerow([*table.header, *heading])
-            writer.writerows([*row, *own] for row, own in zip(table.rows, zip(*columns, strict=True), strict=True))
+            writer.writerow([*table.header, *added])
+            writer.writerows(
+                [*row, *more] for row, more in zip(table.rows, zip(*added.values(), strict=True), strict=True)
+            )
 
     write_whole(path, write)

@@ -46,6 +46,11 @@ class Calibrate:
         console.print(calibration_table(found))
         for warning in caught:
             say(f"look out: {warning.message}")
+        if 1 < found.level.k < self.n:
+            say(
+                f"weaker than 1-of-{self.n}: more cautious levels depart from ordinary behaviour too often on these states, or "
+                f"the states are too few to tell. If strange states worry you more, look at what 1-of-{self.n} decides."
+            )
         say(
             f"level: {found.level}   decide with it: cautious solve --belief {self.belief} --states FILE --level {found.level}"
         )

@@ -57,7 +57,7 @@ class Solve:
         from cautious.beliefs.files import FORMAT, save_json, save_tensors
         from cautious.cli.asked import write_decisions
         from cautious.cli.console import console, say
-        from cautious.cli.tables import caution_table, certificate_table
+        from cautious.cli.tables import actions_table, caution_table, certificate_table
         from cautious.solvers.decision import beside_ordinary, decision_of, disputed, ordinary_policy
         from cautious.solvers.solve import parse_levels
         from cautious.types import as_folder
@@ -92,6 +92,7 @@ class Solve:
         )
         if asked is not None and asked.table is not None:
             write_decisions(self.out / DECISIONS, asked, self.level, decision)
+        console.print(actions_table(self.level, decision, asked.columns.actions if asked and asked.columns else None))
         console.print(certificate_table(self.level, certificates))
         console.print(caution_table(self.level, decision.caution))
         say(f"wrote {self.out / 'policy.safetensors'} and {self.out / 'certificate.json'}")

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from cautious.beliefs.columns import Columns as Features
 from cautious.beliefs.diagnosis import Diagnosis
 from cautious.evaluation.calibration import Calibration
 from cautious.experiments.drives import Drive
@@ -20,6 +21,7 @@ from cautious.report.animation import caption, terminal_lines
 from cautious.report.ledger import Verdict
 from cautious.report.repeats import Tally
 from cautious.report.tables import Table as Results
+from cautious.solvers.decision import Decision
 from cautious.solvers.solution import Certificate
 from cautious.speed.measures import Comparison
 
@@ -45,6 +47,40 @@ def caution_table(levels: Sequence[str], caution: Tensor) -> Table:
     for level, own in zip(levels, caution.reshape(len(levels), -1), strict=True):
         high = int((own > 0.5).sum())
         table.add_row(level, f"{len(own):,}", f"{float(own.mean()):.3f}", f"{float(own.max()):.3f}", f"{high:,}")
+    return table
+
+
+def actions_table(levels: Sequence[str], decision: Decision, names: Sequence[str] | None) -> Table:
+    """In how many states each action is taken, ordinarily and at each level: actions [S], or [L, S]."""
+    num_actions = decision.ordinary.shape[-1]
+    table = Table(title="how many states get which action")
+    table.add_column("action")
+    for heading in ("ordinarily", *levels):
+        table.add_column(heading, justify="right")
+    chosen = [decision.ordinary.argmax(dim=-1), *decision.action.reshape(len(levels), -1)]
+    counts = [own.bincount(minlength=num_actions).tolist() for own in chosen]
+    labels = [str(number) for number in range(num_actions)] if names is None else names
+    for label, *row in zip(labels, *counts, strict=True):
+        if any(row) or num_actions <= 20:
+            table.add_row(Text(label), *(f"{count:,}" for count in row))
+    return table
+
+
+def columns_table(columns: Features, rewards: Tensor) -> Table:
+    """What a table's columns were taken for, and how often each action was tried in it: rewards [S, A]."""
+    table = Table(title="how the table was read")
+    table.add_column("column")
+    table.add_column("taken as")
+    for feature in columns.features:
+        if feature.texts is None:
+            what = f"a number, {feature.low:g} to {feature.high:g}"
+        else:
+            more = ", ..." if len(feature.texts) > 4 else ""
+            what = f"{len(feature.texts)} texts: {', '.join(feature.texts[:4])}{more}"
+        table.add_row(Text(feature.name), Text(what))
+    tried = (~rewards.isnan()).sum(dim=0).tolist()
+    for name, count in zip(columns.actions, tried, strict=True):
+        table.add_row(Text(name), f"an action, tried in {count:,} rows")
     return table
 
 

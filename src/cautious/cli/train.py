@@ -126,12 +126,15 @@ class Train:
         """States and what each action paid there; of a table also how its rows become states."""
         from cautious.beliefs.columns import Columns, Outcome, are_tables, read_tables
         from cautious.beliefs.experience import load_experience
+        from cautious.cli.console import console
+        from cautious.cli.tables import columns_table
         from cautious.errors import InvalidInputError
 
         if self.data and are_tables(self.data):
             table, outcome = read_tables(self.data), Outcome(self.action, self.reward, self.rewards)
-            columns = Columns.learned(table, outcome, self.ignore)
-            return columns, columns.states(table)[0], outcome.of(table)[1]
+            columns, rewards = Columns.learned(table, outcome, self.ignore), outcome.of(table)[1]
+            console.print(columns_table(columns, rewards))
+            return columns, columns.states(table), rewards
         if self.action is not None or self.reward is not None or self.rewards or self.ignore:
             raise InvalidInputError(
                 "action, reward, rewards and ignore name columns of a table (.csv); arrays have none."
