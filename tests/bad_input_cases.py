@@ -571,7 +571,7 @@ COMMANDS = [
     Command("train", "experience.npz --action done", 2, "arrays have none"),
     Command("calibrate", "", 2, "Missing from cautious calibrate"),
     Command("calibrate", "--belief nowhere --states states.npz", 2, "nowhere/ensemble.json: there is no such file"),
-    Command("calibrate", "--belief ask-for-help --states log.csv", 2, "the belief was not trained on a table"),
+    Command("calibrate", "--belief ask-for-help --states log.csv", 2, "it was not trained on a table"),
     Command("calibrate", "--belief ask-for-help --states states.npz", 2, "expected shape [S, 28, 28], got [20, 3]"),
     Command("calibrate", "--belief driving --states states.npz", 2, "is about driving"),
     Command("calibrate", "--belief ask-for-help --states states.npz --at-most 2", 2, "between 0 and 1, both excluded"),
@@ -586,7 +586,7 @@ COMMANDS = [
         "solve", "--belief ask-for-help --states uneven.txt", 2, "expected a file that ends in .npz or .safetensors"
     ),
     Command("solve", "--belief ask-for-help --states nowhere.csv", 2, "nowhere.csv: there is no such file"),
-    Command("solve", "--belief ask-for-help --states log.csv", 2, "the belief was not trained on a table"),
+    Command("solve", "--belief ask-for-help --states log.csv", 2, "it was not trained on a table"),
     Command(
         "solve", "--belief driving --states states.npz", 2, "is about driving; see 'cautious watch driving --help'"
     ),

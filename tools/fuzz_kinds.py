@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from cautious import CautiousPolicy, RewardEnsemble, TabularMDP, fit_ensemble
-from cautious.beliefs.columns import Columns, Feature, Outcome, read_table
+from cautious.beliefs.columns import Columns, Outcome
 from cautious.beliefs.driving import NUM_PARAMETERS, DrivingEnsemble
 from cautious.beliefs.experience import load_experience
 from cautious.beliefs.files import (
@@ -26,6 +25,7 @@ from cautious.beliefs.files import (
     save_tensors,
 )
 from cautious.beliefs.image_network import ImageNetwork
+from cautious.beliefs.tables import read_table
 from cautious.beliefs.vector_network import VectorNetwork
 from cautious.experiments.store import RUN, Store
 from cautious.seeding import stream
@@ -204,13 +204,6 @@ KINDS = {
             save_tensors(folder / "policy.safetensors", {"average_policy": normal(seed, 3, 2)}) and None
         ),
         lambda folder: load_array(folder / "policy.safetensors", "average_policy"),
-        together=False,
-    ),
-    "columns of a table": Kind(
-        lambda folder, seed: Columns(
-            (Feature("x", None, -1.5, seed + 1), Feature("kind", ("red", "blue"))), ("0", "1")
-        ).save(folder),
-        lambda folder: list(asdict(Columns.load(folder)).items()),
         together=False,
     ),
     "images, IDX.gz": Kind(make_images(".gz"), read_images, together=False),

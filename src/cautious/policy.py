@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -180,39 +179,41 @@ class CautiousPolicy:
         for level in levels:
             level.rank_weights(len(rewards))  # says so if n exceeds the models there are
         ordinary = ordinary_policy(rewards)
-        policies, open_states = ordinary.repeat(len(levels), 1, 1), disputed(rewards, ordinary)
-        if open_states.any():
-            solved = self._play(rewards[:, open_states.to(rewards.device)], levels, progress)
-            policies[:, open_states] = beside_ordinary(solved, levels, ordinary[open_states])
+        policies, states = ordinary.repeat(len(levels), 1, 1), disputed(rewards, ordinary).nonzero().flatten()
+        played = [number for number, level in enumerate(levels) if level.k < level.n]  # n-of-n is the ordinary policy
+        if played and len(states):
+            games = self._play(rewards, states, [levels[number] for number in played], progress)
+            for number, policy in zip(played, games, strict=True):
+                policies[number, states] = policy
         elif progress is not None:
             progress(self._num_iterations, self._num_iterations)
         return policies, ordinary
 
-    def _play(self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None) -> Tensor:
-        """The best policies that the games of these levels come to, [L, B, A]; on the CPU some states a core.
+    def _play(self, rewards: Tensor, states: Tensor, levels: Sequence[KofN], progress: Progress | None) -> Tensor:
+        """The best policies that the games of these levels come to in some states, [L, b, A]; on the CPU some states a core.
 
         Threads that share the small operations of one game would wait for each other in each of them, for long on a busy
         machine; states are games of their own.
         """
-        pieces = _pieces(rewards)
-        tell = _told_together(progress, len(pieces) * self._num_iterations)
+        on_the_cpu = rewards.device.type == "cpu"
+        pieces = _pieces(states) if on_the_cpu else [states]
+        together = _Together(progress, len(pieces) * self._num_iterations)
 
         def play(number: int) -> Tensor:
             with torch.inference_mode():  # a fifth of the time for a single state, where calls cost more than numbers
                 return solve_bandit(
-                    rewards[:, pieces[number]],
+                    rewards[:, pieces[number].to(rewards.device)],
                     list(levels),
                     regime="single-state",
                     num_iterations=self._num_iterations,
                     sampling=self._sampling,
                     seed=self._seed,
                     track_exact=True,
-                    progress=tell,
+                    progress=together.tell,
                 ).best_policy
 
-        on_the_cpu = rewards.device.type == "cpu"
-        best = on_every_core(play, len(pieces)) if on_the_cpu else [play(number) for number in range(len(pieces))]
-        return torch.cat(best, dim=1)
+        best = on_every_core(play, len(pieces), together.stop) if on_the_cpu else [play(0)]
+        return torch.cat(best, dim=1).cpu()
 
     def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
         """The same for all states of an MDP, [L, S, A] and [S, A]."""
@@ -239,22 +240,29 @@ STATES_A_PIECE = 64
 """At least as many states a core, below which calls cost more than numbers."""
 
 
-def _pieces(rewards: Tensor) -> list[slice]:
-    """All states of [M, S, A], cut for the cores there are; on a GPU in one piece."""
-    total = rewards.shape[1]
-    count = min(torch.get_num_threads(), -(-total // STATES_A_PIECE)) if rewards.device.type == "cpu" else 1
-    size = -(-total // count)
-    return [slice(first, min(first + size, total)) for first in range(0, total, size)]
+def _pieces(states: Tensor) -> list[Tensor]:
+    """Numbers of states, cut for the cores there are."""
+    count = min(torch.get_num_threads(), -(-len(states) // STATES_A_PIECE))
+    return list(states.split(-(-len(states) // count)))
 
 
-def _told_together(progress: Progress | None, total: int) -> Progress | None:
-    """What several pieces tell, as one count of iterations."""
-    if progress is None:
-        return None
-    done, one_at_a_time = itertools.count(1), threading.Lock()
+class _Together:
+    """Pieces of one task: they count their iterations as one, and stop when one of them does."""
 
-    def tell(iterations: int, of_its_own: int) -> None:
-        with one_at_a_time:
-            progress(next(done), total)
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        """Prepare for `total` iterations in all."""
+        self._progress, self._total, self._done = progress, total, 0
+        self._one_at_a_time, self._stopped = threading.Lock(), threading.Event()
 
-    return tell
+    def tell(self, iterations: int, of_its_own: int) -> None:
+        """An iteration of some piece is done."""
+        if self._stopped.is_set():
+            raise KeyboardInterrupt  # nobody sees it: whoever stopped them is told why
+        if self._progress is not None:
+            with self._one_at_a_time:
+                self._done += 1
+                self._progress(self._done, self._total)
+
+    def stop(self) -> None:
+        """Let no piece go on."""
+        self._stopped.set()

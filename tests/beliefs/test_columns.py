@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from cautious.beliefs.columns import Columns, Feature, Outcome, in_order, read_table, read_tables
+from cautious import RewardEnsemble
+from cautious.beliefs.columns import Columns, Feature, Outcome
+from cautious.beliefs.tables import in_order, read_table, read_tables
+from cautious.beliefs.vector_network import VectorNetwork
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 
 LOG = """name,temperature,site,treatment,outcome
@@ -80,22 +83,44 @@ def test_several_files_are_one_table(tmp_path):
         read_tables([first, written(tmp_path, "a,b\n1,2\n", "other.csv")])
 
 
+def test_a_number_is_one_action_however_it_is_written(tmp_path):
+    table = read_table(written(tmp_path, "x,done,paid\n1,0,1\n2,0.0,1\n3,01,1\n4,1.0,1\n"))
+    assert Outcome("done", "paid").of(table)[0] == ("0", "1")
+
+
+def test_new_rows_have_no_gaps(tmp_path):
+    table = read_table(written(tmp_path, LOG))
+    columns = Columns.learned(table, Outcome("treatment", "outcome"), ["name"])
+    with pytest.raises(BadFileError, match="line 2: column 'site' is empty"):
+        columns.states(read_table(written(tmp_path, "site,temperature\n,38\n", "new.csv")))
+
+
+def test_headings_may_hold_what_is_between_others(tmp_path):
+    table = read_table(written(tmp_path, '\n"a;b;c;d", "done, or not"\n1, 2\n'))
+    assert (table.header, table.rows) == (["a;b;c;d", "done, or not"], [["1", "2"]])
+
+
 def test_numbers_are_in_their_own_order():
     assert in_order(["10", "9", "10"]) == ("9", "10")
     assert in_order(["b", "10", "9"]) == ("10", "9", "b")
 
 
-def test_what_is_saved_is_what_is_loaded(tmp_path):
+def belief_with(settings: dict, num_actions: int = 2) -> RewardEnsemble:
+    network = VectorNetwork((3,), num_actions, (2,))
+    return RewardEnsemble(network, torch.zeros(2, network.num_parameters), settings=settings)
+
+
+def test_a_belief_keeps_the_columns_it_was_trained_on(tmp_path):
     columns = Columns((Feature("temperature", None, 0.1, 3), Feature("site", ("north", "süd"))), ("pill", "rest"))
-    columns.save(tmp_path)
-    assert Columns.load(tmp_path) == columns
-    text = (tmp_path / "columns.json").read_text(encoding="utf-8")
-    (tmp_path / "columns.json").write_text(text.replace("pill", "poison"), encoding="utf-8")
-    with pytest.raises(BadFileError, match=r"columns\.json"):
-        Columns.load(tmp_path)
-    (tmp_path / "columns.json").unlink()
-    with pytest.raises(MissingFileError, match="not trained on a table"):
-        Columns.load(tmp_path)
+    belief_with({"columns": columns.described()}).save(tmp_path / "belief")
+    assert Columns.of(RewardEnsemble.load(tmp_path / "belief")) == columns
+    with pytest.raises(InvalidInputError, match="not trained on a table"):
+        Columns.of(belief_with({}))
+    with pytest.raises(BadFileError, match=r"2 actions, its models .* 3 actions"):
+        Columns.of(belief_with({"columns": columns.described()}, num_actions=3))
+    for wrong in ([], {"features": [{"name": 1}], "actions": []}, {"features": 3, "actions": ["a"]}):
+        with pytest.raises(BadFileError, match="no columns"):
+            Columns.of(belief_with({"columns": wrong}))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +159,9 @@ def test_a_reward_is_a_finite_number(tmp_path, cell):
     [
         ("1,,1\n", "which action was it"),
         ("1,5,1\n,5,1\n", "line 3: column 'x' is empty"),
-        ("1,go,1\n2,Go,1\n", "'Go', 'go': write them alike"),
+        ("1,go,1\n2,Go,1\n", "column 'done' has 'Go', 'go': write them alike"),
+        ("yes,5,1\nYes,5,1\n", "column 'x' has 'Yes', 'yes': write them alike"),
+        ("1,NA,1\n", "which action was it"),
         ("1,5,1\n2,5,1\nunknown,5,1\n", "line 4: column 'x' is 'unknown', where a number was expected"),
         ("2026-11-15,5,1\n2026-11-14,5,1\n", "line 2: column 'x' is '2026-11-15', which looks like a date"),
         ("15.11.26,5,1\nx,5,1\n", "looks like a date"),

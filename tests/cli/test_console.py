@@ -62,7 +62,7 @@ def test_signals_stop_a_verb_as_ctrl_c_does(capsys, number, status):
         with pytest.raises(SystemExit) as stop:
             console.run_verb(lambda: signal.raise_signal(number))
         assert stop.value.code == status
-        assert "what was finished is kept" in capsys.readouterr().err
+        assert "keep what is finished" in capsys.readouterr().err
         assert signal.getsignal(number) is usual
     finally:
         signal.signal(number, before)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+
 import gymnasium
 import numpy as np
 import pytest
@@ -48,6 +51,15 @@ def test_a_decision_does_not_depend_on_what_else_is_asked(generator):
         assert torch.equal(alone.caution[0], together.caution[state])
 
 
+@pytest.fixture
+def three_threads() -> Iterator[None]:
+    usual = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(usual)
+
+
+@pytest.mark.usefixtures("three_threads")
 def test_more_states_than_one_core_takes_decide_the_same(generator):
     belief = torch.randn(10, 3 * STATES_A_PIECE + 5, 3, generator=generator)
     policy = CautiousPolicy(belief, "1-of-5", num_iterations=20)
@@ -57,7 +69,39 @@ def test_more_states_than_one_core_takes_decide_the_same(generator):
     assert not together[1].any()
     for state in (0, STATES_A_PIECE - 1, belief.shape[1] - 1):
         assert torch.equal(policy.decide([state]).caution[0], together[0, state])
-    assert [done for done, _ in told] == list(range(1, told[-1][1] + 1))
+    assert told == [(done, 3 * 20) for done in range(1, 3 * 20 + 1)]  # three pieces of twenty iterations
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_who_is_told_may_stop_it_at_once(generator):
+    policy = CautiousPolicy(
+        torch.randn(10, 3 * STATES_A_PIECE, 3, generator=generator), "1-of-5", num_iterations=10_000
+    )
+    told = []
+
+    def stop(done: int, total: int) -> None:
+        told.append(done)
+        if done == 5:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        policy.caution_at([KofN(1, 5)], range(3 * STATES_A_PIECE), stop)
+    assert len(told) < 100  # the others may be some iterations further until they hear of it
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_deciding_in_several_threads_leaves_torch_as_it_was(generator):
+    policy = CautiousPolicy(torch.randn(10, 200, 3, generator=generator), "1-of-5", num_iterations=20)
+    threads = [threading.Thread(target=policy.decide, args=(range(200),)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = []
+    later = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+    later.start()
+    later.join()
+    assert found == [3]
 
 
 @given(rewards=arrays(np.float64, (4, 3, 3), elements=st.sampled_from([0.0, 0.5, 1.0])), k=st.integers(1, 4))

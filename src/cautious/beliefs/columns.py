@@ -1,107 +1,28 @@
-"""Tables of text (CSV): which columns a state is made of, and what they mean as numbers."""
+"""Which columns of a table a state is made of, and what they mean as numbers."""
 
 from __future__ import annotations
 
-import csv
-import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from cautious.beliefs.files import FORMAT, load_json, save_json
-from cautious.errors import BadFileError, InvalidInputError, MissingFileError
+from cautious.beliefs.tables import NOT_TRIED, Table, as_cell_number, in_order
+from cautious.errors import BadFileError, InvalidInputError
 
-SUFFIXES = (".csv", ".tsv")
-FILE = "columns.json"
+if TYPE_CHECKING:
+    from cautious.beliefs.ensemble import RewardEnsemble
+
+KEPT_AS = "columns"
 MOST_CATEGORIES = 100
 """A column with more different texts than this is a name or a note, and no feature."""
 
-NOT_TRIED = ("", "na", "nan")
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}")
-
-
-class Table(NamedTuple):
-    """A table as it stands in its file."""
-
-    path: Path
-    header: list[str]
-    rows: list[list[str]]
-    places: list[str]
-    """Where each row stands, in words."""
-
-    def column(self, name: str) -> list[str]:
-        """The cells below a heading."""
-        if name not in self.header:
-            hint = " Several names are separated by spaces." if "," in name else ""
-            raise InvalidInputError(
-                f"{self.path}: no column {name!r}; there are {', '.join(map(repr, self.header))}.{hint}"
-            )
-        place = self.header.index(name)
-        return [row[place] for row in self.rows]
-
-    def numbers(self, name: str, *, gaps: bool = False) -> list[float]:
-        """The cells below a heading as finite numbers; with `gaps`, NaN where nothing is."""
-        found = []
-        for row, cell in enumerate(self.column(name)):
-            value = math.nan if gaps and cell.lower() in NOT_TRIED else as_cell_number(cell)
-            if value is None:
-                what = f"is {cell!r}, no finite number" if cell else "is empty"
-                raise BadFileError(
-                    f"{self.places[row]}: column {name!r} {what}. Fill in a number, or leave the row out."
-                )
-            found.append(value)
-        return found
-
-
-def read_table(path: Path) -> Table:
-    """Read a CSV file with a line of headings, between commas, semicolons or tabs, whichever that line has most of."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            first = file.readline()
-            file.seek(0)
-            reader = csv.reader(file, delimiter=max(",;\t", key=first.count), strict=True)
-            numbered = [(reader.line_num, [cell.strip() for cell in line]) for line in reader if line]
-    except FileNotFoundError:
-        raise MissingFileError(f"{path}: there is no such file.") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadFileError(f"{path}: not a table of text (UTF-8): {error}.") from None
-    if len(numbered) < 2:
-        lines = "1 line is" if numbered else "nothing is"
-        raise BadFileError(f"{path}: a line of headings and at least one row are needed; {lines} there.")
-    (_, header), *below = numbered
-    if "" in header or len(set(header)) < len(header):
-        raise BadFileError(
-            f"{path}: every column needs a heading of its own; there are {', '.join(map(repr, header))}."
-        )
-    for number, row in below:
-        if len(row) != len(header):
-            raise BadFileError(f"{path}, line {number}: {len(row)} cells, where the headings are {len(header)}.")
-    return Table(path, header, [row for _, row in below], [f"{path}, line {number}" for number, _ in below])
-
-
-def read_tables(paths: Sequence[Path]) -> Table:
-    """Several files with the same headings as one table."""
-    tables = [read_table(path) for path in paths]
-    for other in tables[1:]:
-        if other.header != tables[0].header:
-            raise BadFileError(f"{other.path}: its headings are not those of {tables[0].path}.")
-    rows, places = ([one for table in tables for one in getattr(table, part)] for part in ("rows", "places"))
-    return Table(tables[0].path, tables[0].header, rows, places)
-
-
-def are_tables(paths: Sequence[Path]) -> bool:
-    """Whether files are tables of text, all or none of them."""
-    kinds = {path.suffix.lower() in SUFFIXES for path in paths}
-    if len(kinds) > 1:
-        raise InvalidInputError(f"data: {', '.join(map(str, paths))} are tables and arrays; pass files of one kind.")
-    return kinds == {True}
 
 
 @dataclass(frozen=True)
@@ -134,16 +55,14 @@ class Outcome:
             paid = [table.numbers(name, gaps=True) for name in self.rewards]
             return self.rewards, torch.tensor(paid, dtype=torch.float64).T.contiguous()
         done, earned = table.column(str(self.action)), table.numbers(str(self.reward))
-        if "" in done:
-            place = table.places[done.index("")]
-            raise BadFileError(f"{place}: column {self.action!r} is empty: which action was it?")
+        for place, cell in zip(table.places, done, strict=True):
+            if cell.lower() in NOT_TRIED:
+                raise BadFileError(f"{place}: column {self.action!r} is {cell!r}: which action was it?")
+        numbers = [as_cell_number(cell) for cell in done]
+        if None not in numbers:
+            done = [f"{number:.15g}" for number in numbers]  # 1, 1.0 and 01 are one action
         names = in_order(done)
-        spellings = Counter(name.casefold() for name in names)
-        alike = [name for name in names if spellings[name.casefold()] > 1]
-        if alike:
-            raise BadFileError(
-                f"{table.path}: column {self.action!r} has {', '.join(map(repr, alike))}: write them alike."
-            )
+        _refuse_spellings(table, str(self.action), names)
         if len(names) > MOST_CATEGORIES:
             raise BadFileError(
                 f"{table.path}: column {self.action!r} has {len(names)} different actions; at most {MOST_CATEGORIES} are taken."
@@ -177,7 +96,7 @@ class Feature:
 
 @dataclass(frozen=True)
 class Columns:
-    """How rows become states: learned from the table that a belief is trained on, and kept beside it."""
+    """How rows become states: learned from the table that a belief is trained on, and kept in its settings."""
 
     features: tuple[Feature, ...]
     actions: tuple[str, ...]
@@ -200,8 +119,9 @@ class Columns:
             if feature.texts is None:
                 parts.append(torch.tensor(table.numbers(feature.name), dtype=torch.float64)[:, None])
                 continue
-            number = {text: place for place, text in enumerate(feature.texts)}
-            places = torch.tensor([number.get(cell, len(number)) for cell in table.column(feature.name)])
+            number, cells = {text: place for place, text in enumerate(feature.texts)}, table.column(feature.name)
+            _refuse_gaps(table, feature.name, cells)
+            places = torch.tensor([number.get(cell, len(number)) for cell in cells])
             parts.append(torch.nn.functional.one_hot(places, len(number) + 1)[:, :-1].double())
         return torch.cat(parts, dim=1)
 
@@ -210,54 +130,37 @@ class Columns:
         columns = [[feature.remark(cell) for cell in table.column(feature.name)] for feature in self.features]
         return [[remark for remark in row if remark] for row in zip(*columns, strict=True)]
 
-    def save(self, folder: Path) -> None:
-        """Write them beside a belief."""
-        features = [asdict(feature) for feature in self.features]
-        save_json(folder / FILE, {"format": FORMAT, "features": features, "actions": self.actions})
+    def described(self) -> dict[str, Any]:
+        """Plain values to keep in a belief's settings, under "columns"."""
+        return asdict(self)
 
     @classmethod
-    def load(cls, folder: Path) -> Columns:
-        """Read what `save` wrote."""
-        path = folder / FILE
-        if not path.exists():
-            raise MissingFileError(
-                f"{path}: not there; the belief was not trained on a table, so pass its states as arrays."
-            )
-        found = load_json(path, checked=True)
+    def of(cls, belief: RewardEnsemble) -> Columns:
+        """The columns that a belief was trained on."""
+        found = belief.settings.get(KEPT_AS)
+        if found is None:
+            raise InvalidInputError("belief: it was not trained on a table, so pass its states as arrays.")
         try:
             features = tuple(
                 Feature(_text(part["name"]), _all_text(part["texts"]), float(part["low"]), float(part["high"]))
                 for part in found["features"]
             )
-            actions = _all_text(found["actions"])
+            actions = _all_text(found["actions"]) or ()
         except (KeyError, TypeError, ValueError):
-            raise BadFileError(f"{path}: not the columns of a table.") from None
-        return cls(features, actions or ())
-
-
-def as_cell_number(cell: str) -> float | None:
-    """A finite number as people write it, or None."""
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and "_" not in cell else None
-
-
-def in_order(cells: Sequence[str]) -> tuple[str, ...]:
-    """Different texts, in the order of the numbers that they are, or else of the alphabet."""
-    numbers = {cell: as_cell_number(cell) for cell in set(cells)}
-    if None in numbers.values():
-        return tuple(sorted(numbers))
-    return tuple(sorted(numbers, key=lambda cell: (numbers[cell], cell)))
+            raise BadFileError("belief: what it keeps of its table are no columns.") from None
+        width = sum(1 if feature.texts is None else len(feature.texts) for feature in features)
+        if (len(actions), (width,)) != (belief.num_actions, belief.state_shape):
+            raise BadFileError(
+                f"belief: its table has {width} numbers a row and {len(actions)} actions, its models take states "
+                f"{list(belief.state_shape)} and know {belief.num_actions} actions."
+            )
+        return cls(features, actions)
 
 
 def _feature(table: Table, name: str) -> Feature:
     """A column as numbers, if all cells are; or as the different texts it has."""
     cells = table.column(name)
-    if "" in cells:
-        place = table.places[cells.index("")]
-        raise BadFileError(f"{place}: column {name!r} is empty. Fill it, leave the row out, or ignore the column.")
+    _refuse_gaps(table, name, cells)
     numbers = [as_cell_number(cell) for cell in cells]
     known = [number for number in numbers if number is not None]
     if len(known) == len(cells):
@@ -274,12 +177,27 @@ def _feature(table: Table, name: str) -> Feature:
             "as a number (days since something)."
         )
     found = in_order(cells)
+    _refuse_spellings(table, name, found)
     if len(found) > MOST_CATEGORIES:
         raise BadFileError(
             f"{table.path}: column {name!r} has {len(found)} different texts, more than {MOST_CATEGORIES}: ignore it, or write "
             "it as numbers."
         )
     return Feature(name, found)
+
+
+def _refuse_gaps(table: Table, name: str, cells: Sequence[str]) -> None:
+    if "" in cells:
+        place = table.places[cells.index("")]
+        raise BadFileError(f"{place}: column {name!r} is empty. Fill it, leave the row out, or ignore the column.")
+
+
+def _refuse_spellings(table: Table, name: str, texts: Sequence[str]) -> None:
+    """Texts that differ in capitals only are the same to whoever wrote them."""
+    spellings = Counter(text.casefold() for text in texts)
+    alike = [text for text in texts if spellings[text.casefold()] > 1]
+    if alike:
+        raise BadFileError(f"{table.path}: column {name!r} has {', '.join(map(repr, alike[:4]))}: write them alike.")
 
 
 def _text(value: Any) -> str:

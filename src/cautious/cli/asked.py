@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cautious.beliefs.columns import Columns, Table
+    from cautious.beliefs.columns import Columns
     from cautious.beliefs.ensemble import RewardEnsemble
+    from cautious.beliefs.tables import Table
     from cautious.solvers.decision import Decision
 
 
@@ -27,9 +28,10 @@ class Asked(NamedTuple):
 
 def load_asked(belief: Path, states: Path) -> Asked:
     """Read both; says so if rows of a table have what was never seen in training."""
-    from cautious.beliefs.columns import Columns, are_tables, read_table
+    from cautious.beliefs.columns import Columns
     from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.beliefs.experience import load_states
+    from cautious.beliefs.tables import are_tables, read_table
     from cautious.cli.console import say
     from cautious.errors import InvalidInputError
 
@@ -38,7 +40,7 @@ def load_asked(belief: Path, states: Path) -> Asked:
         raise InvalidInputError(f"belief={str(belief)!r} is about driving; see 'cautious watch driving --help'.")
     if not are_tables([states]):
         return Asked(models, load_states(states))
-    table, columns = read_table(states), Columns.load(belief)
+    table, columns = read_table(states), Columns.of(models)
     rows = columns.states(table)
     for feature in columns.features:
         remarks = [remark for remark in map(feature.remark, table.column(feature.name)) if remark]
@@ -71,12 +73,15 @@ def write_decisions(path: Path, asked: Asked, levels: Sequence[str], decision: D
         added[f"decided {level}"] = [columns.actions[action] for action in own]
         added[f"caution {level}"] = [f"{value:.4f}" for value in departure]
 
+    kept = [
+        place for place, name in enumerate(table.header) if name not in added
+    ]  # decided once already, and now again
+
     def write(target: Path) -> None:
         with target.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerow([*table.header, *added])
-            writer.writerows(
-                [*row, *more] for row, more in zip(table.rows, zip(*added.values(), strict=True), strict=True)
-            )
+            writer.writerow([table.header[place] for place in kept] + list(added))
+            for row, more in zip(table.rows, zip(*added.values(), strict=True), strict=True):
+                writer.writerow([row[place] for place in kept] + list(more))
 
     write_whole(path, write)

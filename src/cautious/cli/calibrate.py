@@ -52,5 +52,6 @@ class Calibrate:
                 f"the states are too few to tell. If strange states worry you more, look at what 1-of-{self.n} decides."
             )
         say(
-            f"level: {found.level}   decide with it: cautious solve --belief {self.belief} --states FILE --level {found.level}"
+            f"level: {found.level}   decide with it: cautious solve --belief {self.belief} --states FILE --level {found.level} "
+            "--iterations 200"
         )

@@ -129,5 +129,7 @@ def run_verb(run: Callable[[], None]) -> None:
         error_console.print(f"[bold red]error:[/] {escape(str(error))}", emoji=False, soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt as stopped:
-        error_console.print("interrupted; what was finished is kept: the same command goes on from there.")
+        error_console.print(
+            "interrupted. Training and reproducing keep what is finished: the same command goes on from there."
+        )
         sys.exit(128 + (stopped.number if isinstance(stopped, Stopped) else signal.SIGINT))

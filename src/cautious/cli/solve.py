@@ -92,6 +92,8 @@ class Solve:
         )
         if asked is not None and asked.table is not None:
             write_decisions(self.out / DECISIONS, asked, self.level, decision)
+        else:
+            (self.out / DECISIONS).unlink(missing_ok=True)  # of other states
         console.print(actions_table(self.level, decision, asked.columns.actions if asked and asked.columns else None))
         console.print(certificate_table(self.level, certificates))
         console.print(caution_table(self.level, decision.caution))

@@ -91,6 +91,7 @@ class Train:
         import shutil
         import warnings
 
+        from cautious.beliefs.columns import KEPT_AS
         from cautious.beliefs.diagnosis import BeliefWarning
         from cautious.beliefs.fit import fit_ensemble
         from cautious.errors import InvalidInputError
@@ -117,15 +118,16 @@ class Train:
                 validation_fraction=self.validation_fraction,
             )
         if columns is not None:
-            columns.save(folder)
+            belief.settings[KEPT_AS] = columns.described()
         belief.save(folder)
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         return belief
 
     def _experience(self) -> tuple[Columns | None, Tensor, Tensor]:
         """States and what each action paid there; of a table also how its rows become states."""
-        from cautious.beliefs.columns import Columns, Outcome, are_tables, read_tables
+        from cautious.beliefs.columns import Columns, Outcome
         from cautious.beliefs.experience import load_experience
+        from cautious.beliefs.tables import are_tables, read_tables
         from cautious.cli.console import console
         from cautious.cli.tables import columns_table
         from cautious.errors import InvalidInputError

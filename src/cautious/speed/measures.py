@@ -143,7 +143,7 @@ def image_belief(name: str = "fashion") -> Twice:
 
 
 def vector_belief(num_models: int = 100, num_inputs: int = 8, num_actions: int = 4) -> Twice:
-    """A belief about vectors, untrained: how it was trained makes no difference to how long it takes.
+    """A belief about vectors, untrained: its models differ about nearly every state, so that games are played.
 
     Beside `image_belief`, which `cautious bench` measures; `benchmarks/` measures both.
     """
