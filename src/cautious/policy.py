@@ -86,6 +86,8 @@ class CautiousPolicy:
             sampling: ``"exact"`` (no chance, so that the same state gets the same decision), or the paper's ``"queue"``.
             seed: Starts queue sampling, and draws of `predict(deterministic=False)`.
         """
+        if isinstance(belief, (str, Path)):
+            raise InvalidInputError(f"belief={str(belief)!r} is a name; pass what RewardEnsemble.load makes of it.")
         self.belief: Any = belief if callable(getattr(belief, "rewards", None)) else TableBelief(belief)
         self.level = KofN.parse(level)
         self.mdp = mdp

@@ -192,6 +192,8 @@ def test_mistakes_are_named(generator):
         CautiousPolicy(GAMBLE * torch.nan, "1-of-2")
     with pytest.raises(InvalidInputError, match="sampling"):
         CautiousPolicy(GAMBLE, "1-of-2", sampling="some")
+    with pytest.raises(InvalidInputError, match=r"RewardEnsemble\.load"):
+        CautiousPolicy("ask-for-help", "1-of-2")
 
     class Own:
         num_models = 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import shutil
 
 import pytest
@@ -56,7 +57,7 @@ def check_page(store):
     for table in tables_of(store):
         assert f'id="{table.id}"' in text
     for verdict in ledger_of(store):
-        assert f"<td>{verdict.claim}</td>" in text
+        assert f"<td>{html.escape(verdict.claim)}</td>" in text
     assert "<script" not in text
     assert "http://" not in text.split("</style>")[1]
 
