@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import re
 import resource
 import select
 import shutil
@@ -117,13 +118,18 @@ class Case:
         if together and rng.random() < 0.5:
             ours, theirs = (files_in(folder) for folder in (self.folder, valid / "twins" / self.kind))
             return theirs[ours.index(self.folder / self.file)].read_bytes()  # its name may tell of its content
-        others = [path for path in files_in(valid) if together or path.name != self.file.name]
+        others = [path for path in files_in(valid) if together or _first_word(path) != _first_word(self.file)]
         return others[int(rng.integers(len(others)))].read_bytes()
 
     def write(self, folder: Path) -> None:
         """All files of its kind, one of them spoilt."""
         shutil.copytree(self.folder, folder)
         (folder / self.file).write_bytes(self.spoilt)
+
+
+def _first_word(path: Path) -> str:
+    """What a file is, by its name: "mdp" of mdp.safetensors, and of mdp-f3c15b.safetensors, which holds a world too."""
+    return re.split(r"[-.]", path.name)[0]
 
 
 @contextlib.contextmanager
