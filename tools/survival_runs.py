@@ -187,21 +187,26 @@ def _linked(source: str, target: str) -> None:
 def snapshots(folder: Path, kept: Path) -> Iterator[list[Path]]:
     """Copies of `folder` as a kill at each write would leave it: half a file, all of it but not in its place, in its place."""
     taken: list[Path] = []
-    replace = Path.replace
+    replace, one_at_a_time = Path.replace, threading.Lock()
 
     def keep() -> None:
         taken.append(kept / f"{len(taken):03d}")
-        shutil.copytree(folder, taken[-1], copy_function=_linked)
+        try:
+            shutil.copytree(folder, taken[-1], copy_function=_linked)
+        except shutil.Error as error:  # another shard's writer may tidy up behind itself meanwhile: gone is gone
+            if any(Path(source).exists() for source, *_ in error.args[0]):
+                raise
 
     def watched(path: Path, target: Path) -> Path:
-        whole = path.read_bytes()
-        path.write_bytes(whole[: len(whole) // 2])
-        keep()
-        path.write_bytes(whole)
-        keep()
-        moved = replace(path, target)
-        keep()
-        return moved
+        with one_at_a_time:
+            whole = path.read_bytes()
+            path.write_bytes(whole[: len(whole) // 2])
+            keep()
+            path.write_bytes(whole)
+            keep()
+            moved = replace(path, target)
+            keep()
+            return moved
 
     Path.replace = watched  # type: ignore[method-assign, assignment]
     try:
