@@ -124,7 +124,7 @@ class Trials:
                 time.sleep(1)
                 slowest = max(slowest, life.send(number))
                 found = life.end()
-                polite = "what was finished is kept" in life.said and "Traceback" not in life.said
+                polite = "keep what is finished" in life.said and "Traceback" not in life.said
                 wrong += [] if found == status and polite else [f"{found} in {title}: {life.said[-300:]}"]
                 wrong += litter(folder)
             wrong += self.finished("longer", folder)

@@ -153,11 +153,13 @@ def test_a_worker_that_is_killed_costs_time_only(engine, place, expected, tmp_pa
     killed = []
 
     def kill_one(done: int, total: int) -> None:
-        if done and not killed:
-            killed.append(processes(place, "ray::do_piece")[0])
+        working = processes(place, "ray::do_piece")  # none just after a piece is finished: then the next time
+        if done and working and not killed:
+            killed.append(working[0])
             os.kill(killed[0], signal.SIGKILL)
 
     found = engine.train(slow_network(), SLOW, device="cpu", checkpoint_dir=tmp_path, progress=kill_one)
+    assert killed
     assert killed
     assert not Path(f"/proc/{killed[0]}").exists()
     assert torch.equal(found.models.parameters, expected.parameters)
