@@ -160,7 +160,6 @@ def test_a_worker_that_is_killed_costs_time_only(engine, place, expected, tmp_pa
 
     found = engine.train(slow_network(), SLOW, device="cpu", checkpoint_dir=tmp_path, progress=kill_one)
     assert killed
-    assert killed
     assert not Path(f"/proc/{killed[0]}").exists()
     assert torch.equal(found.models.parameters, expected.parameters)
     assert torch.equal(found.models.losses, expected.losses)
