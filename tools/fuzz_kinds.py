@@ -117,8 +117,8 @@ def make_log(folder: Path, seed: int) -> None:
 def read_log(folder: Path) -> Any:
     """A log as states and rewards."""
     table, outcome = read_table(folder / "log.csv"), Outcome("done", "paid")
-    columns = Columns.learned(table, outcome)
-    return [columns.actions, columns.states(table), outcome.of(table)[1]]
+    actions, rewards = outcome.of(table)
+    return [actions, Columns.learned(table, actions, outcome.columns).states(table), rewards]
 
 
 def parts_of_world(mdp: TabularMDP) -> Any:

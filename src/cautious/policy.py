@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.cores import on_every_core
+from cautious.beliefs.crew import Board
 from cautious.beliefs.observations import as_batch
 from cautious.beliefs.table import TableBelief, state_numbers
 from cautious.errors import BadFileError, InvalidInputError
@@ -43,6 +43,9 @@ from cautious.types import (
 )
 from cautious.worlds.mdp import TabularMDP
 
+NUM_ITERATIONS = 200
+"""T of the solver where none is named."""
+
 
 class Belief(Protocol):
     """Anything that says what M models think each action pays."""
@@ -71,7 +74,7 @@ class CautiousPolicy:
         level: KofN | str = "1-of-20",
         *,
         mdp: TabularMDP | None = None,
-        num_iterations: int = 200,
+        num_iterations: int = NUM_ITERATIONS,
         sampling: str = "exact",
         seed: int = 0,
     ) -> None:
@@ -199,7 +202,7 @@ class CautiousPolicy:
         """
         on_the_cpu = rewards.device.type == "cpu"
         pieces = _pieces(states) if on_the_cpu else [states]
-        together = _Together(progress, len(pieces) * self._num_iterations)
+        board = Board(len(pieces), self._num_iterations, progress)
 
         def play(number: int) -> Tensor:
             with torch.inference_mode():  # a fifth of the time for a single state, where calls cost more than numbers
@@ -211,10 +214,10 @@ class CautiousPolicy:
                     sampling=self._sampling,
                     seed=self._seed,
                     track_exact=True,
-                    progress=together.tell,
+                    progress=lambda done, total: board.tell(number, done),
                 ).best_policy
 
-        best = on_every_core(play, len(pieces), together.stop) if on_the_cpu else [play(0)]
+        best = on_every_core(play, len(pieces), board.stop) if on_the_cpu else [play(0)]
         return torch.cat(best, dim=1).cpu()
 
     def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
@@ -246,25 +249,3 @@ def _pieces(states: Tensor) -> list[Tensor]:
     """Numbers of states, cut for the cores there are."""
     count = min(torch.get_num_threads(), -(-len(states) // STATES_A_PIECE))
     return list(states.split(-(-len(states) // count)))
-
-
-class _Together:
-    """Pieces of one task: they count their iterations as one, and stop when one of them does."""
-
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        """Prepare for `total` iterations in all."""
-        self._progress, self._total, self._done = progress, total, 0
-        self._one_at_a_time, self._stopped = threading.Lock(), threading.Event()
-
-    def tell(self, iterations: int, of_its_own: int) -> None:
-        """An iteration of some piece is done."""
-        if self._stopped.is_set():
-            raise KeyboardInterrupt  # nobody sees it: whoever stopped them is told why
-        if self._progress is not None:
-            with self._one_at_a_time:
-                self._done += 1
-                self._progress(self._done, self._total)
-
-    def stop(self) -> None:
-        """Let no piece go on."""
-        self._stopped.set()

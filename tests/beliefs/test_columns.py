@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 
 from cautious import RewardEnsemble
 from cautious.beliefs.columns import Columns, Feature, Outcome
-from cautious.beliefs.tables import in_order, read_table, read_tables
+from cautious.beliefs.tables import Table, in_order, read_table, read_tables
 from cautious.beliefs.vector_network import VectorNetwork
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 
@@ -20,6 +21,10 @@ cid,36.5,north,pill,-2
 """
 
 
+def learned(table: Table, outcome: Outcome, ignore: Sequence[str] = ()) -> Columns:
+    return Columns.learned(table, outcome.of(table)[0], (*outcome.columns, *ignore))
+
+
 def written(folder: Path, text: str, name: str = "log.csv") -> Path:
     path = folder / name
     path.write_text(text, encoding="utf-8")
@@ -28,7 +33,7 @@ def written(folder: Path, text: str, name: str = "log.csv") -> Path:
 
 def test_a_log_by_hand(tmp_path):
     table, outcome = read_table(written(tmp_path, LOG)), Outcome("treatment", "outcome")
-    columns = Columns.learned(table, outcome, ["name"])
+    columns = learned(table, outcome, ["name"])
     features = (Feature("temperature", None, 36.5, 39.0), Feature("site", ("north", "south")))
     assert columns == Columns(features, ("pill", "rest"))
     assert columns.states(table).tolist() == [[37.5, 1, 0], [39, 0, 1], [36.5, 1, 0]]
@@ -45,7 +50,7 @@ def test_a_column_for_each_action_with_gaps_where_it_was_not_tried(tmp_path):
     actions, rewards = outcome.of(table)
     assert actions == ("gamble", "help")
     assert rewards.nan_to_num(9).tolist() == [[0.5, 9], [9, 0.25]]
-    assert Columns.learned(table, outcome).states(table).tolist() == [[1], [2]]
+    assert learned(table, outcome).states(table).tolist() == [[1], [2]]
 
 
 @pytest.mark.parametrize(("delimiter", "name"), [(",", "a.csv"), (";", "a.csv"), ("\t", "a.tsv")])
@@ -64,7 +69,7 @@ def test_quotes_marks_of_order_and_blank_lines(tmp_path):
 
 def test_new_rows_need_only_the_features_and_may_have_texts_never_seen(tmp_path):
     table = read_table(written(tmp_path, LOG))
-    columns = Columns.learned(table, Outcome("treatment", "outcome"), ["name"])
+    columns = learned(table, Outcome("treatment", "outcome"), ["name"])
     new = read_table(written(tmp_path, "site,temperature\neast,38\nsouth,40\nwest,36\n", "new.csv"))
     assert columns.states(new).tolist() == [[38, 0, 0], [40, 0, 1], [36, 0, 0]]
     assert columns.remarks(new) == [
@@ -90,7 +95,7 @@ def test_a_number_is_one_action_however_it_is_written(tmp_path):
 
 def test_new_rows_have_no_gaps(tmp_path):
     table = read_table(written(tmp_path, LOG))
-    columns = Columns.learned(table, Outcome("treatment", "outcome"), ["name"])
+    columns = learned(table, Outcome("treatment", "outcome"), ["name"])
     with pytest.raises(BadFileError, match="line 2: column 'site' is empty"):
         columns.states(read_table(written(tmp_path, "site,temperature\n,38\n", "new.csv")))
 
@@ -173,7 +178,7 @@ def test_a_reward_is_a_finite_number(tmp_path, cell):
 def test_cells_that_cannot_be_meant_are_named(tmp_path, rows, says):
     table, outcome = read_table(written(tmp_path, "x,done,paid\n" + rows)), Outcome("done", "paid")
     with pytest.raises(BadFileError, match=says):
-        Columns.learned(table, outcome)
+        learned(table, outcome)
 
 
 def test_columns_that_are_not_there_are_named(tmp_path):
@@ -181,9 +186,9 @@ def test_columns_that_are_not_there_are_named(tmp_path):
     with pytest.raises(InvalidInputError, match="no column 'cost'; there are 'name'"):
         Outcome("treatment", "cost").of(table)
     with pytest.raises(InvalidInputError, match=r"no column 'name,date'; .* separated by spaces"):
-        Columns.learned(table, Outcome("treatment", "outcome"), ["name,date"])
+        learned(table, Outcome("treatment", "outcome"), ["name,date"])
     with pytest.raises(InvalidInputError, match="no column is left"):
-        Columns.learned(table, Outcome("treatment", "outcome"), ["name", "temperature", "site"])
+        learned(table, Outcome("treatment", "outcome"), ["name", "temperature", "site"])
 
 
 @pytest.mark.parametrize(
@@ -200,6 +205,6 @@ def test_one_form_of_outcome_is_needed_and_no_more(names):
 
 def test_states_are_what_a_network_takes(tmp_path):
     table = read_table(written(tmp_path, LOG))
-    states = Columns.learned(table, Outcome("treatment", "outcome"), ["name"]).states(table)
+    states = learned(table, Outcome("treatment", "outcome"), ["name"]).states(table)
     assert states.dtype == torch.float64
     assert states.shape == (3, 3)

@@ -102,12 +102,11 @@ class Columns:
     actions: tuple[str, ...]
 
     @classmethod
-    def learned(cls, table: Table, outcome: Outcome, ignore: Sequence[str] = ()) -> Columns:
-        """Everything but the outcome and what is to be ignored is a feature."""
-        actions, _ = outcome.of(table)
-        for name in ignore:
+    def learned(cls, table: Table, actions: tuple[str, ...], others: Sequence[str]) -> Columns:
+        """Every column but `others`, the outcome and what is to be ignored, is a feature."""
+        for name in others:
             table.column(name)  # says so if there is none
-        names = [name for name in table.header if name not in (*outcome.columns, *ignore)]
+        names = [name for name in table.header if name not in others]
         if not names:
             raise InvalidInputError(f"{table.path}: no column is left that says what a state is.")
         return cls(tuple(_feature(table, name) for name in names), actions)

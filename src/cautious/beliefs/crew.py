@@ -80,7 +80,7 @@ def shards_of(num_models: int, size: int, begun: Sequence[range] = ()) -> list[r
 
 
 class Board:
-    """Where shards write how far they are, and read whether to go on."""
+    """Where shards (or other pieces of one task) write how far they are, and read whether to go on."""
 
     def __init__(self, num_shards: int, num_epochs: int, progress: Progress | None) -> None:
         """Count `num_epochs` of each shard."""

@@ -36,7 +36,7 @@ class Calibrate:
         from cautious.cli.tables import calibration_table
         from cautious.evaluation.calibration import CalibrationWarning, calibrate
         from cautious.ops.risk import KofN
-        from cautious.policy import CautiousPolicy
+        from cautious.policy import NUM_ITERATIONS, CautiousPolicy
 
         asked = load_asked(self.belief, self.states)
         policy = CautiousPolicy(asked.belief, KofN(1, self.n))
@@ -53,5 +53,5 @@ class Calibrate:
             )
         say(
             f"level: {found.level}   decide with it: cautious solve --belief {self.belief} --states FILE --level {found.level} "
-            "--iterations 200"
+            f"--iterations {NUM_ITERATIONS}"
         )

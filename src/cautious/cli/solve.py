@@ -90,15 +90,16 @@ class Solve:
             {"format": FORMAT, "solution": solution.record, "certificates": record},
             files,
         )
-        if asked is not None and asked.table is not None:
+        columns = None if asked is None else asked.columns
+        if asked is not None and columns is not None:
             write_decisions(self.out / DECISIONS, asked, self.level, decision)
         else:
             (self.out / DECISIONS).unlink(missing_ok=True)  # of other states
-        console.print(actions_table(self.level, decision, asked.columns.actions if asked and asked.columns else None))
+        console.print(actions_table(self.level, decision, None if columns is None else columns.actions))
         console.print(certificate_table(self.level, certificates))
         console.print(caution_table(self.level, decision.caution))
         say(f"wrote {self.out / 'policy.safetensors'} and {self.out / 'certificate.json'}")
-        if asked is not None and asked.table is not None:
+        if columns is not None:
             say(f"decisions, row by row: {self.out / DECISIONS}")
 
     def _asked(self) -> Asked | None:

@@ -134,7 +134,8 @@ class Train:
 
         if self.data and are_tables(self.data):
             table, outcome = read_tables(self.data), Outcome(self.action, self.reward, self.rewards)
-            columns, rewards = Columns.learned(table, outcome, self.ignore), outcome.of(table)[1]
+            actions, rewards = outcome.of(table)
+            columns = Columns.learned(table, actions, (*outcome.columns, *self.ignore))
             console.print(columns_table(columns, rewards))
             return columns, columns.states(table), rewards
         if self.action is not None or self.reward is not None or self.rewards or self.ignore:

@@ -21,15 +21,18 @@ def labels_digits(run: ImageRun, images: str) -> Finding:
     return min(lowest, optim) >= 97, "; ".join([*texts, f"optim {optim:.2f} %"])
 
 
+def index_by_regime(run: ImageRun, images: str, bit: bool | None = None) -> tuple[list[list[float]], float, str]:
+    """The index of the levels in each regime, optim's, and both in words."""
+    measured = need(run, run.main, images, bit)
+    found, optim = [measured.means(regime, INDEX).tolist() for regime in REGIMES], measured.optim(INDEX)
+    parts = [f"{words}: {listed(run.levels, own, optim)}" for words, own in zip(REGIMES.values(), found, strict=True)]
+    return found, optim, "; ".join(parts)
+
+
 def index_order(run: ImageRun, images: str, bit: bool | None = None) -> Finding:
     """The index of the four levels never falls as k/N grows, and its ends are apart; both regimes."""
-    measured = need(run, run.main, images, bit)
-    holds, texts = True, []
-    for regime, words in REGIMES.items():
-        levels = measured.means(regime, INDEX).tolist()
-        holds &= rises(levels)
-        texts.append(f"{words}: {listed(run.levels, levels, measured.optim(INDEX))}")
-    return holds, "; ".join(texts)
+    regimes, _, text = index_by_regime(run, images, bit)
+    return all(rises(levels) for levels in regimes), text
 
 
 def optim_highest(run: ImageRun, images: str, bit: bool | None = None) -> Finding:
@@ -48,14 +51,9 @@ def optim_highest(run: ImageRun, images: str, bit: bool | None = None) -> Findin
 
 def robust_below_the_rest(run: ImageRun, images: str) -> Finding:
     """Each level with k = 1 has a smaller index than both non-robust algorithms, the last level and optim; both regimes."""
-    measured = need(run, run.main, images)
-    holds, texts = True, []
-    for regime, words in REGIMES.items():
-        levels = measured.means(regime, INDEX).tolist()
-        rest = min(levels[-1], measured.optim(INDEX))
-        holds &= all(levels[place] < rest for place in most_robust(run.levels))
-        texts.append(f"{words}: {listed(run.levels, levels, measured.optim(INDEX))}")
-    return holds, "; ".join(texts)
+    regimes, optim, text = index_by_regime(run, images)
+    places = most_robust(run.levels)
+    return all(levels[place] < min(levels[-1], optim) for levels in regimes for place in places), text
 
 
 def far_more_help(run: ImageRun, images: str) -> Finding:

@@ -61,12 +61,8 @@ def disputed(rewards: Any, ordinary: Tensor) -> Tensor:
 
     In the others every model's return, and so every k-of-N value, is highest under the ordinary policy: no game is needed.
     """
-    width = max(1, 2**22 // max(1, ordinary.numel()))  # models at a time: what is made of them is small beside them
-    blocks = (
-        rewards.split(width) if isinstance(rewards, Tensor) else (own for _, own in model_blocks(as_rewards(rewards)))
-    )
     objections = torch.zeros(len(ordinary), dtype=torch.bool)
-    for block in blocks:
+    for _, block in model_blocks(as_rewards(rewards)):
         taken_and_worse = (block < block.amax(dim=-1, keepdim=True)) & (ordinary > 0).to(block.device)
         objections |= taken_and_worse.any(dim=0).any(dim=-1).cpu()
     return objections
