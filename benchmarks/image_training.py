@@ -25,6 +25,7 @@ USEFUL_FLOP = {
     "linear layers": 3 * (256 * 50 + 50 * 15 + 15 * ACTIONS) * 2 * BATCH,
     "convolutions' gradients": (2 * 8 * 8 * 16 * 1024 + 22 * 22 * 64 * 16) * 2 * BATCH,
 }
+USEFUL_FLOP["both convolutions"] = USEFUL_FLOP["convolve 1"] + USEFUL_FLOP["convolve 2"]
 """Of one model-step, counting only outputs that pooling keeps and the second convolution needs."""
 
 PIXELS, MAP, FEATURES, SLOPES, PARAMETERS = 784 * 2, 121 * 64 * 2, 256 * 2, 64 * 16 * 2, 31_424 * 4
@@ -33,6 +34,7 @@ LEAST_BYTES = {
     "gather": (PIXELS // 2 + PIXELS) * BATCH,
     "convolve 1": (PIXELS + MAP) * BATCH,
     "convolve 2": (MAP + FEATURES) * BATCH,
+    "both convolutions": (PIXELS + MAP + FEATURES) * BATCH,
     "linear layers": (2 * FEATURES + SLOPES) * BATCH,
     "convolutions' gradients": (MAP + SLOPES + PIXELS) * BATCH,
     "collect": 2 * PARAMETERS,
@@ -151,14 +153,14 @@ def by_stage(images: Tensor, rewards: Tensor, variant: str, num_models: int = 25
     step.whole()
     losses = torch.empty(num_models, device="cuda")
     stages = step.kernels.stages(step.parameters, step.batch, step.batch, losses, step.gradient) | {"Adam": step.adam}
-    total = 0.0
+    total, work = 0.0, 0
     for name, run in stages.items():
         time = median_microseconds(run) / num_models
-        total += time
+        total, work = total + time, work + USEFUL_FLOP.get(name, 0)
         flops = USEFUL_FLOP.get(name, 0) / time / 1e6
         speed = LEAST_BYTES[name] / time / 1e3
         yield f"  {name:<24} {time:6.2f} µs {flops:6.0f} TFLOP/s ({flops / rate:4.0%}) {speed:6.0f} GB/s ({speed / copy:4.0%})"
-    yield f"  {'sum':<24} {total:6.2f} µs {sum(USEFUL_FLOP.values()) / total / 1e6:6.0f} TFLOP/s"
+    yield f"  {'sum':<24} {total:6.2f} µs {work / total / 1e6:6.0f} TFLOP/s"
 
 
 def main() -> None:

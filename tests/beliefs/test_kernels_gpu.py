@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from test_kernels import SAME_ROUNDING, Case, adam_pair, assert_close, fused, needs_triton, oracle, problem
+from test_kernels import SAME_ROUNDING, Case, Problem, adam_pair, assert_close, fused, needs_triton, oracle, problem
+from torch import Tensor
 
 FULL_PRECISION = 3e-2
 """Relative error of each layer's gradient against plain float64 at 512 images: 16-bit operands (2⁻¹¹; 2⁻⁹ for pooled
@@ -18,6 +19,26 @@ ON_GPU = [
     Case(2, 24, 16, True),
     Case(2, 1, 3, False),
 ]
+
+
+def maps_and_features(case: Case, given: Problem, variant: str) -> tuple[Tensor, Tensor]:
+    """What both convolutions leave behind: the first map and the features, encoded, of every model."""
+    from cautious.beliefs.kernels import launches
+    from cautious.beliefs.kernels.layout import ImageLayout, padded_batch
+    from cautious.beliefs.kernels.tuning import Variant
+    from cautious.beliefs.kernels.workspace import Workspace
+
+    shape, chosen = ImageLayout(case.num_actions, case.has_help_bit), Variant(variant)
+    padded = padded_batch(case.batch_size)
+    space = Workspace(case.num_models, padded, shape.dense_size + 1, chosen, given.images.device)
+    launches.pack(space, given.parameters, shape, chosen)
+    launches.gather(space, given.images, given.batch)
+    if chosen is Variant.HOPPER:
+        launches.convolutions(space, given.parameters)
+    else:
+        launches.convolve_1(space, given.parameters, chosen)
+        launches.convolve_2(space, given.parameters, chosen)
+    return space.map_1, space.features
 
 
 @pytest.mark.gpu
@@ -58,6 +79,17 @@ class TestOnGPU:
         given = problem(case).to("cuda")
         runs = [fused(case, given, variant) for _ in range(50)]
         assert all(torch.equal(losses, runs[0][0]) and torch.equal(gradient, runs[0][1]) for losses, gradient in runs)
+
+    @pytest.mark.parametrize("case", ON_GPU, ids=lambda case: case.name)
+    def test_both_convolutions_at_once_have_the_bits_of_one_after_the_other(self, case):
+        from cautious.beliefs.kernels.tuning import supported_variants
+
+        if "hopper" not in supported_variants(torch.device("cuda")):
+            pytest.skip("this device does not run 'hopper'")
+        given = problem(case).to("cuda")
+        at_once, in_turn = (maps_and_features(case, given, variant) for variant in ("hopper", "ptx"))
+        assert torch.equal(at_once[0], in_turn[0])
+        assert torch.equal(at_once[1], in_turn[1])
 
     @pytest.mark.parametrize("ptx", [False, True])
     def test_encoding_is_its_definition(self, ptx):

@@ -15,14 +15,15 @@ from cautious.beliefs.kernels.tuning import Variant, interpreted
 from cautious.beliefs.kernels.workspace import Workspace
 
 
-def pack(space: Workspace, parameters: Tensor, shape: ImageLayout) -> None:
+def pack(space: Workspace, parameters: Tensor, shape: ImageLayout, variant: Variant) -> None:
     """16-bit forms of all weights."""
     num_models, P = parameters.shape
     help_bit = int(shape.has_help_bit)
     packing.pack_small[(19, num_models)](
         parameters, space.weights_1, space.packed, shape.num_actions, P, help_bit, packing.PACKED
     )
-    packing.pack_conv2[(16, num_models)](parameters, space.weights_2, space.weights_2t, P)
+    windows = variant is not Variant.HOPPER
+    packing.pack_conv2[(16, num_models)](parameters, space.weights_2, space.weights_2t, P, windows)
 
 
 def gather(space: Workspace, images: Tensor, batch: Tensor) -> None:
@@ -51,6 +52,13 @@ def convolve_2(space: Workspace, parameters: Tensor, variant: Variant) -> None:
         space.map_1.view(torch.float16), space.weights_2, parameters, space.features, _bound(25),
         P, B, block, space.tuning.conv2_stages, variant.has_ptx, num_warps=8 if block == 256 else 4,
     )  # fmt: skip
+
+
+def convolutions(space: Workspace, parameters: Tensor) -> None:
+    """Both convolutions at once, on a Hopper GPU."""
+    from cautious.beliefs.kernels import hopper_forward
+
+    hopper_forward.convolutions(space, parameters)
 
 
 def linear_layers(

@@ -58,7 +58,7 @@ def pack_small(
 
 
 @triton.jit
-def pack_conv2(parameters, weights_2, weights_2t, P: tl.constexpr):
+def pack_conv2(parameters, weights_2, weights_2t, P: tl.constexpr, WINDOWS: tl.constexpr):
     """conv2's weights as float16 in the two orders the kernels read: one output channel a program.
 
     Args:
@@ -67,15 +67,17 @@ def pack_conv2(parameters, weights_2, weights_2t, P: tl.constexpr):
             offset does not reach stay zero: they are zero from the start and never written.
         weights_2t: Out, [M, 4, 64, 64]: filter row; 3 - filter column (4) x channel (16); input channel.
         P: Parameters of a model.
+        WINDOWS: Whether `weights_2` is wanted.
     """
     out_channel = tl.program_id(0)
     model = tl.program_id(1).to(tl.int64)
     channel, tap = tl.arange(0, 64)[:, None], tl.arange(0, 16)[None, :]
     value = tl.load(parameters + model * P + CONV1_SIZE + out_channel * 1024 + channel * 16 + tap).to(tl.float16)
     y, x = tap // 4, tap % 4
-    for offset in tl.static_range(4):
-        place = (y + offset // 2) * 5 + x + offset % 2
-        tl.store(weights_2 + (model * 25 + place) * 4096 + (out_channel * 4 + offset) * 64 + channel, value)
+    if WINDOWS:
+        for offset in tl.static_range(4):
+            place = (y + offset // 2) * 5 + x + offset % 2
+            tl.store(weights_2 + (model * 25 + place) * 4096 + (out_channel * 4 + offset) * 64 + channel, value)
     tl.store(weights_2t + model * 16384 + ((y * 4 + 3 - x) * 16 + out_channel) * 64 + channel, value)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cautious.beliefs.kernels import launches, layout
 from cautious.beliefs.kernels.layout import ImageLayout, padded_batch
-from cautious.beliefs.kernels.tuning import choose_variant, interpreted
+from cautious.beliefs.kernels.tuning import Variant, choose_variant, interpreted
 from cautious.beliefs.kernels.workspace import Workspace
 from cautious.errors import InvalidInputError
 from cautious.types import parse_count
@@ -133,11 +133,16 @@ class FusedImageStep:
         space = self._workspace(len(parameters), padded_batch(batch_size))
         loss_scale = 1 / (batch_size * shape.num_actions)
         scale = 2 * loss_scale / self._scale
-        return {
-            "pack": lambda: launches.pack(space, parameters, shape),
-            "gather": lambda: launches.gather(space, self._images, batch),
+        convolutions: Stages = {
             "convolve 1": lambda: launches.convolve_1(space, parameters, variant),
             "convolve 2": lambda: launches.convolve_2(space, parameters, variant),
+        }
+        if variant is Variant.HOPPER:
+            convolutions = {"both convolutions": lambda: launches.convolutions(space, parameters)}
+        return {
+            "pack": lambda: launches.pack(space, parameters, shape, variant),
+            "gather": lambda: launches.gather(space, self._images, batch),
+            **convolutions,
             "linear layers": lambda: launches.linear_layers(
                 space, parameters, batch, coins, self._tables, self._loss_weights, shape, self._scale
             ),

@@ -25,7 +25,8 @@ class Workspace:
         self.features = zeros(layout.FEATURES, padded, dtype=torch.int16)
         self.gradient_2 = zeros(layout.PADDED, layout.PADDED, layout.CHANNELS_2, padded)  # its border stays zero
         self.weights_1 = zeros(layout.CHANNELS_1, layout.TAPS)
-        self.weights_2 = zeros(25, 64, 64)  # places no filter tap reaches stay zero
+        windows = 1 if variant is Variant.HOPPER else 25  # which reads `weights_2t` alone
+        self.weights_2 = zeros(windows, 64, 64)  # places no filter tap reaches stay zero
         self.weights_2t = zeros(4, 64, 64)
         self.packed = zeros(packing.PACKED)
         num_partials = padded // self.tuning.dense_block
