@@ -14,7 +14,7 @@ from cautious.errors import InvalidInputError
 from cautious.types import parse_choice
 
 GLUON_RUN, GLUON_COMPILED = "3.6.", "3.7."
-"""Versions of Triton whose Gluon, an experimental dialect, the Hopper kernel was run with, and was only compiled with.
+"""Versions of Triton whose Gluon, an experimental dialect, the Hopper kernels were run with, and were only compiled with.
 Later ones refuse its overlapping views of shared memory."""
 
 
@@ -28,7 +28,7 @@ class Variant(StrEnum):
     """Two 16-bit numbers at a time in NVIDIA's assembly: compute capability 8.0 and up."""
 
     HOPPER = "hopper"
-    """Both convolutions' gradients in one kernel that keeps rows in shared memory: compute capability 9.0."""
+    """Both convolutions in one kernel, and their gradients in another: compute capability 9.0."""
 
     @property
     def has_ptx(self) -> bool:
