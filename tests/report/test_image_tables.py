@@ -9,6 +9,7 @@ from fake_runs import HELP, LEVELS, FakeRun, bearing_out, usual
 from cautious.errors import InvalidInputError
 from cautious.report.image_run import ImageRun, as_tensor
 from cautious.report.image_tables import image_tables
+from cautious.report.network_tables import networks_table
 from cautious.report.paper import (
     SETTINGS_TABLE,
     Printed,
@@ -110,6 +111,19 @@ def test_novel_images_and_what_the_text_says_of_them(tmp_path):
     assert ("fashion", "single-image", "help, %, paper") not in rows_of(run.store, "novel-help-0.1")
 
 
+def test_single_networks_are_shown_by_their_quantiles(tmp_path):
+    share = torch.linspace(0.9, 1.0, 41, dtype=torch.float64)  # 90, 90.25, ... 100 %: 20 of them under 95
+    asks = torch.cat([torch.zeros(39), torch.tensor([0.5, 0.75])]).double()  # half is not more than half
+    arrays = {"optim-correct_probability": share, "optim-help_probability": asks}
+    wrapped = ImageRun(FakeRun(tmp_path, "ask-for-help", letters=False).store)
+    wrapped.arrays = lambda variant, images, bit=None: arrays if images == "digits" else None
+    rows = {row[:2]: row[2:] for row in networks_table(wrapped, "help-0.25").rows}
+    assert rows["digits", "correct, %"] == (
+        "90.00", "90.50", "92.00", "95.00", "98.00", "99.50", "100.00", "20 of 41 (48.8 %)",
+    )  # fmt: skip
+    assert rows["digits", "help, %"] == ("0.00", "0.00", "0.00", "0.00", "0.00", "0.00", "75.00", "1 of 41 (2.4 %)")
+
+
 def test_settings_stand_beside_the_papers(tmp_path):
     run = bearing_out(tmp_path, "data-extent", num_models=40, num_digits=6000)
     rows = rows_of(run.store, SETTINGS_TABLE)
@@ -120,7 +134,7 @@ def test_missing_stages_leave_rows_out_and_nothing_else(tmp_path):
     run = FakeRun(tmp_path, "ask-for-help", letters=False)
     assert [table.id for table in image_tables(run.store)] == [SETTINGS_TABLE]
     run.behaviour("help-0.1", "digits", **usual(run, "help-0.1", "digits"))
-    assert [table.id for table in image_tables(run.store)] == ["last_action_0.1", SETTINGS_TABLE]
+    assert [table.id for table in image_tables(run.store)] == ["last_action_0.1", "networks-help-0.1", SETTINGS_TABLE]
     run.behaviour("help-0.25", "fashion", help=HELP)
     assert image_tables(run.store)[0].id == "novel-help-0.25"
 

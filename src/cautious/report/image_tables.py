@@ -7,18 +7,20 @@ from collections.abc import Iterator
 from cautious.experiments.store import Store
 from cautious.report.digits_tables import PLACES, digits_table, own_digits_table
 from cautious.report.image_run import BITS, REGIMES, ImageRun
+from cautious.report.network_tables import networks_table
 from cautious.report.paper import SETTINGS_TABLE, paper_help, paper_training
 from cautious.report.tables import ABSENT, Table, mean_and_spread
 from cautious.types import Regime
 
 
 def image_tables(store: Store) -> list[Table]:
-    """Novel images first, then the paper's own tables; a table whose stages are all missing is left out."""
+    """Novel images first, then the paper's own tables, then single networks; those without any stage are left out."""
     run = ImageRun(store)
     tables = [novel_table(run, variant) for variant in run.variants]
     tables += [digits_table(run, name) for name in PLACES.get(run.task.name, {})]
     if run.task.name == "non-obvious":
         tables.append(own_digits_table(run))
+    tables += [networks_table(run, variant) for variant in run.variants]
     return [table for table in (*tables, settings_table(run)) if table.rows]
 
 
