@@ -21,9 +21,9 @@ PIXELS, TILE, ROWS = [4, 4, 2, 64], [64, 64], [16, 64]
 
 SIGNATURES = {
     "forward": {"pixels": PIXELS, "maps": TILE, "weights": TILE, "weights_1": "*fp16", "parameters": "*fp32",
-                "features": "*i16", "P": 31_279, "B": 512, "BLOCKS": 2, "num_warps": 4},
+                "features": "*i16", "P": 31_279, "B": 512, "BLOCKS": 0, "num_warps": 4},
     "gradients": {"slopes": ROWS, "maps": TILE, "pixels": [1, 4, 4, 64], "weights": ROWS, "conv2_partials": "*fp32",
-                  "conv1_partials": "*fp32", "BLOCKS": 2, "num_warps": 4},
+                  "conv1_partials": "*fp32", "BLOCKS": 0, "num_warps": 4},
 }  # fmt: skip
 
 MATRIX_INSTRUCTIONS = {
@@ -42,7 +42,7 @@ def described(block: list[int]) -> str:
     return f"tensordesc<fp16{block},{gl.NVMMASharedLayout(128, 16, rank=len(block))!r}>"
 
 
-def assembled(kernel: str, cache: Path) -> tuple[str, str]:
+def assembled(kernel: str, blocks: int, cache: Path) -> tuple[str, str]:
     """Machine code of one kernel for compute capability 9.0, as text, and what the assembler remarks on it."""
     import triton
     from triton.backends.compiler import GPUTarget
@@ -51,7 +51,7 @@ def assembled(kernel: str, cache: Path) -> tuple[str, str]:
     from cautious.beliefs.kernels import hopper, hopper_forward
 
     function = {"forward": hopper_forward._convolutions, "gradients": hopper._gradients}[kernel]
-    given = SIGNATURES[kernel]
+    given = SIGNATURES[kernel] | {"BLOCKS": blocks}
     kinds = {name: described(kind) if isinstance(kind, list) else kind for name, kind in given.items()}
     signature = {name: kind if isinstance(kind, str) else "constexpr" for name, kind in kinds.items()}
     constants = {(i,): kind for i, kind in enumerate(kinds.values()) if isinstance(kind, int)}
@@ -68,8 +68,9 @@ def assembled(kernel: str, cache: Path) -> tuple[str, str]:
     return code.stdout, remarks.stdout + remarks.stderr
 
 
+@pytest.mark.parametrize("blocks", [1, 2])
 @pytest.mark.parametrize("kernel", ["forward", "gradients"])
-def test_no_product_is_dropped_and_none_waits_for_another(kernel, tmp_path, monkeypatch):
+def test_no_product_is_dropped_and_none_waits_for_another(kernel, blocks, tmp_path, monkeypatch):
     import triton
 
     from cautious.beliefs.kernels.tuning import GLUON_RUN
@@ -77,6 +78,6 @@ def test_no_product_is_dropped_and_none_waits_for_another(kernel, tmp_path, monk
     if not triton.__version__.startswith(GLUON_RUN):
         pytest.skip(f"the Hopper kernels were run with Triton {GLUON_RUN}x, this is {triton.__version__}")
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
-    code, remarks = assembled(kernel, tmp_path)
+    code, remarks = assembled(kernel, blocks, tmp_path)
     assert len(re.findall(r"HGMMA\.64x(?:64|16)x16", code)) == MATRIX_INSTRUCTIONS[kernel]
     assert "serialized" not in remarks

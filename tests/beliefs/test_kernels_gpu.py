@@ -16,6 +16,7 @@ ON_GPU = [
     Case(3, 512, 11, True),
     Case(2, 512, 10, False),
     Case(3, 96, 11, False),
+    Case(2, 180, 12, False),
     Case(2, 24, 16, True),
     Case(2, 1, 3, False),
 ]

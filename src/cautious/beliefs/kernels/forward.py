@@ -2,6 +2,8 @@
 
     images [N, 784] bytes -> pixels [M, 784, B] -> map 1 [M, 121, 64, B] -> features [M, 256, B]
 
+On a Hopper GPU `hopper_forward` takes the place of the last two, with the same bits.
+
 Tiles are [channels, images], so that no gather is left after the first kernel and the matrix units get shapes they like.
 """
 

@@ -4,7 +4,7 @@ A program owns one model and some blocks of 64 images. It walks the first featur
 computed once, goes to memory for the gradients, and is used from shared memory. At a place (y, x) with
 activations h [64, 64 images]:
 
-    first map:      h = pooled maximum of W1 · patch over four offsets           two groups, places in turn
+    first map:      h = encode(max over four offsets of W1 · patch, plus bias)   two groups, places in turn
     second, left:   S[y - ty] += window(W2[ty], x) · h, output columns 0 to 3     one group, x in 0 .. 6
     second, right:  S[y - ty] += window(W2[ty], x - 4) · h, columns 4 to 7        one group, x in 4 .. 10
 
@@ -57,22 +57,24 @@ def _convolutions(
     """One model and BLOCKS blocks of 64 images; see the module's docstring."""
     model = gl.program_id(1)
     first_block = gl.program_id(0) * BLOCKS
-    far = model.to(gl.int64)
-    weights_1 += far * 1024
-    parameters += far * P
-    features += far * (256 * B) + first_block * IMAGES
+    model_64 = model.to(gl.int64)
+    weights_1 += model_64 * 1024
+    parameters += model_64 * P
+    features += model_64 * (256 * B) + first_block * IMAGES
     flat: gl.constexpr = gl.NVMMASharedLayout(128, 16, rank=2)
     ring = gl.allocate_shared_memory(gl.float16, [2 * 4 * PAIRS, 8, IMAGES], flat)
     tiles = gl.allocate_shared_memory(gl.float16, [STAGES, 64, IMAGES], maps.layout)
     filters = gl.allocate_shared_memory(gl.float16, [FILTERS, 16, 64], flat)
-    spread: gl.constexpr = gl.SwizzledSharedLayout(4, 1, 8, [1, 0])
+    spread: gl.constexpr = gl.SwizzledSharedLayout(4, 1, 8, [1, 0])  # eight rows at a time meet all banks
     scratch = gl.allocate_shared_memory(gl.float32, [2, 64, IMAGES], spread)
+    # Who arrives: at ring_full both groups of conv2, by copying; at ring_empty both of the first map, after a row; at full
+    # the group that made the place; at left_done and right_done one group of conv2 each, for places it skips as well.
     ring_full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     ring_empty = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     full = gl.allocate_shared_memory(gl.int64, [TURNS, 1], mbarrier.MBarrierLayout())
     left_done = gl.allocate_shared_memory(gl.int64, [TURNS, 1], mbarrier.MBarrierLayout())
     right_done = gl.allocate_shared_memory(gl.int64, [TURNS, 1], mbarrier.MBarrierLayout())
-    ready = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    filters_ready = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     for i in gl.static_range(2):
         mbarrier.init(ring_full.index(i), count=2)
         mbarrier.init(ring_empty.index(i), count=2)
@@ -80,7 +82,7 @@ def _convolutions(
         mbarrier.init(full.index(i), count=1)
         mbarrier.init(left_done.index(i), count=1)
         mbarrier.init(right_done.index(i), count=1)
-    mbarrier.init(ready, count=1)
+    mbarrier.init(filters_ready, count=1)
     plain: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
     for i in gl.static_range(FILTERS):
         if i % REACH < 3:
@@ -94,12 +96,12 @@ def _convolutions(
             (pooled_map, (weights_1, parameters + 1024, maps, ring, tiles, ring_full, ring_empty, full, left_done,
                           right_done, model, first_block, 1, BLOCKS)),
             (scattered_rows, (pixels, weights, ring, filters, tiles, scratch.index(0), ring_full, ring_empty, full,
-                              left_done, ready, biases, features, model, first_block, 0, BLOCKS, B)),
+                              left_done, filters_ready, biases, features, model, first_block, 0, BLOCKS, B)),
             (scattered_rows, (pixels, weights, ring, filters, tiles, scratch.index(1), ring_full, ring_empty, full,
-                              right_done, ready, biases, features, model, first_block, 1, BLOCKS, B)),
+                              right_done, filters_ready, biases, features, model, first_block, 1, BLOCKS, B)),
         ],
         [4, 4, 4],
-        [96, 160, 160],
+        [96, 160, 160],  # registers of a thread: 4 x 128 in all, of which the first group keeps the other 96
     )  # fmt: skip
 
 
@@ -110,9 +112,9 @@ def convolutions(space: Workspace, parameters: Tensor) -> None:
     flat, deep = gl.NVMMASharedLayout(128, 16, rank=2), gl.NVMMASharedLayout(128, 16, rank=4)
     blocks = hopper_blocks(padded)
     _convolutions[(padded // 64 // blocks, num_models)](
-        TensorDescriptor(
+        TensorDescriptor(  # pairs of columns; rows; columns from the first of a pair on (they overlap); images
             space.pixels,
-            [layout.SIDE // 2, len(space.pixels) * layout.SIDE, 3, padded],
+            [PAIRS.value, len(space.pixels) * layout.SIDE, 3, padded],
             [2 * padded, layout.SIDE * padded, padded, 1],
             [4, 4, 2, 64],
             deep,

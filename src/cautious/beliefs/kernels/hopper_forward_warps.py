@@ -1,4 +1,7 @@
-"""The four groups of four warps of the Hopper kernel for both convolutions (`hopper_forward`)."""
+"""The four groups of four warps of the Hopper kernel for both convolutions (`hopper_forward`).
+
+Places and rows of the first map are counted through all blocks of images of a program.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +23,29 @@ MAP = gl.constexpr(layout.MAP_1)
 PLACES = gl.constexpr(layout.MAP_1**2)
 DENSE_START = gl.constexpr(layout.DENSE_START)
 IMAGES = gl.constexpr(64)
-STAGES = gl.constexpr(4)
-"""Places whose pooled activations are in shared memory."""
-TURNS = gl.constexpr(2 * 4)
-"""Barriers that say a place is there, or no longer needed: two for each stage. A wait tells only odd uses from even ones,
-and groups skip up to four places: with one for each stage they could take the next use for granted."""
-PAIRS = gl.constexpr(12)
-"""Pairs of pixel columns that a row of the first map looks at, for either column offset of its pool."""
-ROW_BYTES = gl.constexpr(4 * 12 * 8 * 64 * 2)
 REACH = gl.constexpr(7)
 """Columns of the first map that four columns of conv2's outputs look at, and the step from filter row to filter row."""
-FILTERS = gl.constexpr(3 * 7 + 3 + 4 + 3)
+FILTERS = gl.constexpr(3 * REACH.value + 3 + 4 + 3)
 """Blocks of 16 rows of conv2's weights: three of zeros before, between and after the four blocks of each filter row."""
+STAGES = gl.constexpr(4)
+"""Places whose pooled activations are in shared memory. An even number, so that a slot always has the same producer (who
+waits for his own last copy but STAGES / 2 - 1 to memory), and not less than the places that a consumer skips in a row."""
+assert STAGES.value % 2 == 0 and STAGES.value >= layout.MAP_1 - REACH.value  # noqa: PT018
+TURNS = gl.constexpr(2 * STAGES.value)
+"""Barriers that say a place is there, or no longer needed: two for each stage. A wait tells only odd uses from even ones,
+and groups skip up to STAGES places: with one for each stage they could take the next use for granted."""
+PAIRS = gl.constexpr(12)
+"""Pairs of pixel columns that a row of the first map looks at, for either column offset of its pool."""
+HALF_ROW_BYTES = gl.constexpr(2 * PAIRS.value * 8 * 64 * 2)
+"""Of the pixels that one row looks at, those of one row offset: two column offsets, each pair of columns with four rows."""
 
 
 @gluon.jit
 def _patch(ring, n, offset: gl.constexpr):
-    """[16 taps, images] of one place and pool offset: two pairs of columns lie one after the other."""
+    """[16 taps, images] of one place and pool offset; taps are by pair of columns (2), row (4), column in the pair (2).
+
+    The second pair of a place is the first of the next: pairs lie one after the other.
+    """
     first = ((n // MAP) % 2 * 4 + offset) * PAIRS + n % MAP
     window: gl.constexpr = gl.NVMMASharedLayout(128, 16, rank=2)
     return ring.index(first)._reinterpret(gl.float16, [16, IMAGES], window)
@@ -46,10 +55,10 @@ def _patch(ring, n, offset: gl.constexpr):
 def _hand_over(best, bias, tiles, maps, full, left_done, right_done, model, first_block, n):
     """A pooled place, with its bias, rectified and encoded: to shared memory for conv2, and on to the map in memory."""
     slot = n % STAGES
-    turn = (n + STAGES) % TURNS  # that of the place before in this slot
-    phase = ((n + STAGES) // TURNS & 1) ^ 1
+    turn = (n + STAGES) % TURNS  # that of place n - STAGES, which was in this slot, but never below zero
+    phase = ((n + STAGES) // TURNS & 1) ^ 1  # likewise
     encoded = encode(best, best + bias, True).to(gl.float16, bitcast=True)
-    tma.store_wait(1)
+    tma.store_wait(STAGES // 2 - 1)
     mbarrier.wait(left_done.index(turn), phase, pred=n >= STAGES)
     mbarrier.wait(right_done.index(turn), phase, pred=n >= STAGES)
     tiles.index(slot).store(encoded)
@@ -71,7 +80,7 @@ def pooled_map(
     L: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 64, 16])
     A: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=L, k_width=2)
     channel = gl.arange(0, 64, gl.SliceLayout(1, A))[:, None]
-    k = gl.arange(0, 16, gl.SliceLayout(0, A))[None, :]
+    k = gl.arange(0, 16, gl.SliceLayout(0, A))[None, :]  # in the order of `_patch`; in memory, row by row
     weights = gl.load(weights_1 + channel * 16 + (k % 8) // 2 * 4 + k // 8 * 2 + k % 2)
     bias = gl.load(biases + gl.arange(0, 64, gl.SliceLayout(1, L)))[:, None]
     zero = gl.zeros([64, IMAGES], gl.float32, L)
@@ -111,25 +120,24 @@ def _scatter_row(sums, filters, tiles, full, done, start, Y: gl.constexpr):
         mbarrier.wait(full.index(n % TURNS), (n // TURNS) & 1)
         tile = tiles.index(n % STAGES)
         if FIRST <= 0:
-            filter_0 = filters.index(6 - x)._reinterpret(gl.float16, [64, 64], window)
+            filter_0 = filters.index(REACH - 1 - x)._reinterpret(gl.float16, [64, 64], window)
             sums_0 = warpgroup_mma(filter_0, tile, sums_0, is_async=True)
         if FIRST <= 1 and LAST >= 1:
-            filter_1 = filters.index(REACH + 6 - x)._reinterpret(gl.float16, [64, 64], window)
+            filter_1 = filters.index(2 * REACH - 1 - x)._reinterpret(gl.float16, [64, 64], window)
             sums_1 = warpgroup_mma(filter_1, tile, sums_1, is_async=True)
         if FIRST <= 2 and LAST >= 2:
-            filter_2 = filters.index(2 * REACH + 6 - x)._reinterpret(gl.float16, [64, 64], window)
+            filter_2 = filters.index(3 * REACH - 1 - x)._reinterpret(gl.float16, [64, 64], window)
             sums_2 = warpgroup_mma(filter_2, tile, sums_2, is_async=True)
         if LAST >= 3:
-            filter_3 = filters.index(3 * REACH + 6 - x)._reinterpret(gl.float16, [64, 64], window)
+            filter_3 = filters.index(4 * REACH - 1 - x)._reinterpret(gl.float16, [64, 64], window)
             sums_3 = warpgroup_mma(filter_3, tile, sums_3, is_async=True)
         # What is still running now belongs to this place: the one before it is done.
         sums_0, sums_1, sums_2, sums_3 = warpgroup_mma_wait(LAST - FIRST + 1, deps=(sums_0, sums_1, sums_2, sums_3))
         mbarrier.arrive(done.index((n + TURNS - 1) % TURNS), count=1, pred=x > 0)
     sums_0, sums_1, sums_2, sums_3 = warpgroup_mma_wait(0, deps=(sums_0, sums_1, sums_2, sums_3))
-    for skipped in gl.static_range(
-        MAP - REACH + 1
-    ):  # the last place, and those that look at none of this group's outputs
-        mbarrier.arrive(done.index((start + REACH - 1 + skipped) % TURNS), count=1)
+    # Done with the last place, and with the next ones, which look at none of this group's outputs.
+    for after in gl.static_range(MAP - REACH + 1):
+        mbarrier.arrive(done.index((start + REACH - 1 + after) % TURNS), count=1)
     return sums_0, sums_1, sums_2, sums_3
 
 
@@ -161,22 +169,22 @@ def _pool(sums, row: gl.constexpr, scratch, bias, out, B: gl.constexpr):
 
 @gluon.jit
 def _copy_pixels(pixels, ring, ring_full, model, row, first_block, HALF: gl.constexpr):
-    """Start copying half of the pixels that one row of the first map looks at: pool offset row HALF; rows count through."""
+    """Start copying half of the pixels that one row of the first map looks at: row offset HALF of its pools."""
     slot = row % 2
-    full = ring_full.index(slot)
+    copied = ring_full.index(slot)
     image = (first_block + row // MAP) * IMAGES
     pixel_row = model * SIDE + 2 * (row % MAP) + HALF
-    mbarrier.expect(full, ROW_BYTES // 2)
-    for i in range(6):
+    mbarrier.expect(copied, HALF_ROW_BYTES)
+    for i in range(6):  # two column offsets, three times four pairs of columns
         place = ring.index((slot * 4 + 2 * HALF) * PAIRS + i * 4)
         target = place._reinterpret(gl.float16, [4, 4, 2, IMAGES], pixels.layout)
-        tma.async_copy_global_to_shared(pixels, [i % 3 * 4, pixel_row, i // 3, image], full, target)
+        tma.async_copy_global_to_shared(pixels, [i % 3 * 4, pixel_row, i // 3, image], copied, target)
 
 
 @gluon.jit
 def scattered_rows(
-    pixels, weights, ring, filters, tiles, scratch, ring_full, ring_empty, full, done, ready, biases, features, model,
-    first_block, HALF: gl.constexpr, BLOCKS: gl.constexpr, B: gl.constexpr,
+    pixels, weights, ring, filters, tiles, scratch, ring_full, ring_empty, full, done, filters_ready, biases, features,
+    model, first_block, HALF: gl.constexpr, BLOCKS: gl.constexpr, B: gl.constexpr,
 ):  # fmt: skip
     """A group with four of conv2's eight output columns: HALF 0 the left ones, 1 the right ones.
 
@@ -187,10 +195,10 @@ def scattered_rows(
     F: gl.constexpr = gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0])
     SKIPPED: gl.constexpr = MAP - REACH
     if HALF == 0:
-        mbarrier.expect(ready, 4 * 64 * 64 * 2)
+        mbarrier.expect(filters_ready, 4 * 64 * 64 * 2)
         for ty in gl.static_range(4):
-            block = filters.index(REACH * ty + 3)._reinterpret(gl.float16, [64, 64], weights.layout)
-            tma.async_copy_global_to_shared(weights, [(model * 4 + ty) * 64, 0], ready, block)
+            taps = filters.index(REACH * ty + 3)._reinterpret(gl.float16, [64, 64], weights.layout)
+            tma.async_copy_global_to_shared(weights, [(model * 4 + ty) * 64, 0], filters_ready, taps)
     else:
         for skipped in gl.static_range(SKIPPED):
             mbarrier.arrive(done.index(skipped), count=1)
@@ -200,15 +208,15 @@ def scattered_rows(
     bias = gl.load(biases + channel)[:, None]
     features += (channel * 16 + 2 * HALF)[:, None] * B + gl.arange(0, IMAGES, gl.SliceLayout(0, F))[None, :]
     zero = gl.zeros([64, IMAGES], gl.float32, L)
-    mbarrier.wait(ready, 0)
-    for n in range(BLOCKS):
+    mbarrier.wait(filters_ready, 0)
+    for block in range(BLOCKS):
         sums = (zero, zero, zero, zero)
         for y in gl.static_range(MAP):
-            start = n * PLACES + y * MAP + SKIPPED * HALF
+            start = block * PLACES + y * MAP + SKIPPED * HALF
             sums = _scatter_row(sums, filters, tiles, full, done, start, y)
             if y >= 3:
-                _pool(sums[3], y - 3, scratch, bias, features + n * IMAGES, B)
-            row = n * MAP + y
+                _pool(sums[3], y - 3, scratch, bias, features + block * IMAGES, B)
+            row = block * MAP + y
             if row + 2 < MAP * BLOCKS:
                 mbarrier.wait(ring_empty.index(row % 2), (row // 2) & 1)
                 _copy_pixels(pixels, ring, ring_full, model, row + 2, first_block, HALF)

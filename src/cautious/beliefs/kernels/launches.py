@@ -22,8 +22,8 @@ def pack(space: Workspace, parameters: Tensor, shape: ImageLayout, variant: Vari
     packing.pack_small[(19, num_models)](
         parameters, space.weights_1, space.packed, shape.num_actions, P, help_bit, packing.PACKED
     )
-    windows = variant is not Variant.HOPPER
-    packing.pack_conv2[(16, num_models)](parameters, space.weights_2, space.weights_2t, P, windows)
+    windows = None if variant is Variant.HOPPER else space.weights_2
+    packing.pack_conv2[(16, num_models)](parameters, windows, space.weights_2t, P)
 
 
 def gather(space: Workspace, images: Tensor, batch: Tensor) -> None:

@@ -47,7 +47,7 @@ def largest_block(padded: int, most: int) -> int:
 
 
 def hopper_blocks(padded: int) -> int:
-    """Blocks of 64 images that one Hopper program takes: more mean fewer sums to add, fewer mean more programs."""
+    """Blocks of 64 images that one Hopper program takes: more mean fewer sums to add and filters to copy."""
     return largest_block(padded // BATCH_MULTIPLE, 2)
 
 

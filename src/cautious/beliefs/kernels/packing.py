@@ -58,23 +58,22 @@ def pack_small(
 
 
 @triton.jit
-def pack_conv2(parameters, weights_2, weights_2t, P: tl.constexpr, WINDOWS: tl.constexpr):
+def pack_conv2(parameters, weights_2, weights_2t, P: tl.constexpr):
     """conv2's weights as float16 in the two orders the kernels read: one output channel a program.
 
     Args:
         parameters: [M, P], float32.
         weights_2: Out, [M, 25, 64, 64]: place in a 5x5 window; channel x offset (2x2); input channel. Places that an
-            offset does not reach stay zero: they are zero from the start and never written.
+            offset does not reach stay zero: they are zero from the start and never written. None if they are not wanted.
         weights_2t: Out, [M, 4, 64, 64]: filter row; 3 - filter column (4) x channel (16); input channel.
         P: Parameters of a model.
-        WINDOWS: Whether `weights_2` is wanted.
     """
     out_channel = tl.program_id(0)
     model = tl.program_id(1).to(tl.int64)
     channel, tap = tl.arange(0, 64)[:, None], tl.arange(0, 16)[None, :]
     value = tl.load(parameters + model * P + CONV1_SIZE + out_channel * 1024 + channel * 16 + tap).to(tl.float16)
     y, x = tap // 4, tap % 4
-    if WINDOWS:
+    if weights_2 is not None:
         for offset in tl.static_range(4):
             place = (y + offset // 2) * 5 + x + offset % 2
             tl.store(weights_2 + (model * 25 + place) * 4096 + (out_channel * 4 + offset) * 64 + channel, value)
