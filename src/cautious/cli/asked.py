@@ -73,9 +73,8 @@ def write_decisions(path: Path, asked: Asked, levels: Sequence[str], decision: D
         added[f"decided {level}"] = [columns.actions[action] for action in own]
         added[f"caution {level}"] = [f"{value:.4f}" for value in departure]
 
-    kept = [
-        place for place, name in enumerate(table.header) if name not in added
-    ]  # decided once already, and now again
+    # A table that was decided about before has these columns: they are written anew.
+    kept = [place for place, name in enumerate(table.header) if name not in added]
 
     def write(target: Path) -> None:
         with target.open("w", newline="", encoding="utf-8") as file:

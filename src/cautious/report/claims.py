@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cautious.ops.risk import KofN
 from cautious.report.digits_tables import PLACES, our_cells
-from cautious.report.image_run import PAPER_DIGITS, PAPER_LETTERS, PAPER_MODELS, ImageRun, Measured
+from cautious.report.image_run import PAPER_DIGITS, PAPER_LETTERS, PAPER_MODELS, ImageRun, Measured, in_words
 from cautious.report.ledger import Verdict
 from cautious.report.paper import paper_table
 
@@ -46,7 +46,7 @@ class Claim:
     def verdict(self, run: ImageRun, images: str) -> Verdict:
         """Judge it on one set of images."""
         letters = "letters" if images == "letters" and len(self.sets) > 1 else ""
-        name = ", ".join(part for part in (self.id, letters, self.part) if part)
+        name = in_words(self.id, letters, self.part)
         if images == "letters" and images not in run.sets:
             return Verdict(name, self.says, None, "not run: no letters at hand")
         try:

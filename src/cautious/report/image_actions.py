@@ -12,13 +12,12 @@ from cautious.report.figures import grid
 from cautious.report.image_panels import (
     OPTIM_COLOUR,
     action_names,
-    bit_words,
     colours_of,
     level_legend,
     say,
     tidy,
 )
-from cautious.report.image_run import REGIMES, ImageRun, Measured
+from cautious.report.image_run import REGIMES, ImageRun, Measured, bit_words
 from cautious.types import Regime
 
 FASHION = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")

@@ -11,8 +11,8 @@ from matplotlib.lines import Line2D
 
 from cautious.experiments.store import Store
 from cautious.report.figures import grid
-from cautious.report.image_panels import SET_COLOURS, bit_words, colours_of, from_zero, legend, level_legend, say, tidy
-from cautious.report.image_run import REGIMES, ImageRun, as_tensor
+from cautious.report.image_panels import SET_COLOURS, colours_of, from_zero, legend, level_legend, say, tidy
+from cautious.report.image_run import REGIMES, ImageRun, as_tensor, bit_words, in_words
 from cautious.report.image_violins import AXES, FACTORS, HELP, INDEX
 from cautious.types import Regime, Sampling
 
@@ -99,7 +99,7 @@ def models_figure(store: Store) -> Figure:
                 continue
             for images, study in studies.items():
                 _plot_models(axes, study, images, regime, name)
-            axes.set(title=", ".join(part for part in (words, bit_words(bit)) if part), xlabel="number of models")
+            axes.set(title=in_words(words, bit_words(bit)), xlabel="number of models")
             from_zero(axes)
         row[0].set_ylabel(AXES[name])
     styles = {f"{sampling} sampling": line for sampling, (line, _) in SAMPLING_STYLES.items()}

@@ -8,8 +8,7 @@ from cautious.experiments.store import Store
 from cautious.report.figures import FigureEntry
 from cautious.report.image_actions import distribution_figure, heat_map_figure
 from cautious.report.image_curves import convergence_figure, dial_figure, models_figure, quantities_of
-from cautious.report.image_panels import bit_words
-from cautious.report.image_run import BITS, ImageRun
+from cautious.report.image_run import BITS, ImageRun, bit_words
 from cautious.report.image_samples import samples_figure
 from cautious.report.image_violins import HELP, INDEX, violin_figure
 

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from cautious.report.figures import COLOURS
-from cautious.report.image_run import BITS, ImageRun
+from cautious.report.image_run import ImageRun
 
 LEVEL_COLOURS = (COLOURS[0], COLOURS[5], COLOURS[3], COLOURS[1])
 """Most cautious first."""
@@ -69,8 +69,3 @@ def from_zero(axes: Axes, least: float = 1.0) -> None:
 def action_names(run: ImageRun) -> list[str]:
     """The labels, and help."""
     return ["help" if action == run.task.help_action else str(action) for action in range(run.task.num_actions)]
-
-
-def bit_words(bit: bool | None) -> str:
-    """Whether help is there, in words; empty where the task has no such bit."""
-    return "" if bit is None else f"help {BITS[bit]}"

@@ -149,3 +149,17 @@ def as_tensor(values: Any) -> Tensor:
         return float("nan") if value is None else value
 
     return torch.tensor(plain(values), dtype=torch.float64)
+
+
+def bit_words(bit: bool | None) -> str:
+    """Whether help is there, in words; empty where the task has no such bit."""
+    return "" if bit is None else f"help {BITS[bit]}"
+
+
+def in_words(*parts: str) -> str:
+    """What there is of several parts, between commas.
+
+    >>> in_words("fashion", "", "single-image")
+    'fashion, single-image'
+    """
+    return ", ".join(part for part in parts if part)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cautious.experiments.store import Store
 from cautious.report.digits_tables import PLACES, digits_table, own_digits_table
-from cautious.report.image_run import BITS, REGIMES, ImageRun
+from cautious.report.image_run import REGIMES, ImageRun, bit_words, in_words
 from cautious.report.network_tables import networks_table
 from cautious.report.paper import SETTINGS_TABLE, paper_help, paper_training
 from cautious.report.tables import ABSENT, Table, mean_and_spread
@@ -29,13 +29,13 @@ def novel_table(run: ImageRun, variant: str) -> Table:
     rows: list[tuple[str, ...]] = []
     for images in run.novel:
         for bit in run.bits:
-            where = images if bit is None else f"{images}, help {BITS[bit]}"
+            where = in_words(images, bit_words(bit))
             for regime, words in REGIMES.items():
                 rows += ((where, words, *row) for row in _novel_rows(run, variant, images, bit, regime))
     note = "Mean ± standard deviation over runs; for optim, over networks. Index: of the labels, where one is chosen."
     header = ("images", "regime", "", *run.levels, "optim")
     main = variant == run.main or run.task.name == "data-extent"  # whose three ensembles are one figure in the paper
-    title = ", ".join(part for part in ("Novel images", run.words_for(variant)) if part)
+    title = in_words("Novel images", run.words_for(variant))
     return Table(f"novel-{variant}", title, header, tuple(rows), note, num_labels=3, main=main)
 
 

@@ -21,7 +21,7 @@ from cautious.report.image_panels import (
     say,
     tidy,
 )
-from cautious.report.image_run import REGIMES, ImageRun, Measured
+from cautious.report.image_run import REGIMES, ImageRun, Measured, in_words
 from cautious.types import Regime
 
 HELP, INDEX = "help_probability", "index"
@@ -79,7 +79,7 @@ def violin_figure(store: Store, rows: Sequence[tuple[str, str]]) -> Figure:
                 say(axes, "no novel images in this run")
                 continue
             plot_panel(axes, run, variant, regime, name)
-            title = ", ".join(part for part in (run.words_for(variant), words) if part)
+            title = in_words(run.words_for(variant), words)
             axes.set_title(title, fontsize=10)
         row[0].set_ylabel(AXES[name])
     for name in AXES:

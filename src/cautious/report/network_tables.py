@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from cautious.report.image_run import BITS, ImageRun
-from cautious.report.tables import ABSENT, Table
+from cautious.report.image_run import ImageRun, bit_words, in_words
+from cautious.report.tables import Table
 
 QUANTILES = {"lowest": 0.0, "5 %": 0.05, "20 %": 0.2, "median": 0.5, "80 %": 0.8, "95 %": 0.95, "highest": 1.0}
 LOW, HIGH = 95.0, 50.0
@@ -20,9 +20,9 @@ def networks_table(run: ImageRun, variant: str) -> Table:
     rows: list[tuple[str, ...]] = []
     for images in ("digits", *run.novel):
         for bit in run.bits:
-            where = images if bit is None else f"{images}, help {BITS[bit]}"
+            where = in_words(images, bit_words(bit))
             rows += ((where, *row) for row in _rows(run.arrays(variant, images, bit)))
-    title = ", ".join(part for part in ("Single networks", run.words_for(variant)) if part)
+    title = in_words("Single networks", run.words_for(variant))
     note = (
         f"Quantiles over networks; then, for digits, how many networks name fewer than {LOW:g} % correctly, and for help, "
         f"how many ask in more than {HIGH:g} %."
@@ -46,9 +46,5 @@ def _count(chosen: Tensor) -> str:
 
     >>> _count(torch.tensor([True, False, False, False]))
     '1 of 4 (25.0 %)'
-    >>> _count(torch.tensor([]))
-    '–'
     """
-    if not len(chosen):
-        return ABSENT
     return f"{int(chosen.sum()):,} of {len(chosen):,} ({100 * float(chosen.double().mean()):.1f} %)"
