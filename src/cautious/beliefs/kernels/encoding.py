@@ -83,17 +83,15 @@ def split_by_offset(gradient, encoded, PTX: tl.constexpr):
     """
     if PTX:
         return tl.inline_asm_elementwise(
-            """{ .reg .b32 d, t, a, b, z;
-            mov.b32 z, 0;
+            """{ .reg .b32 d, t, a, b, dead;
+            mov.b32 dead, 0x00030003;
             cvt.rn.f16x2.f32 d, $6, $5;
-            and.b32 t, $7, 0xFFFCFFFC;
-            set.gt.f16x2.f16x2 t, t, z;
+            set.gtu.f16x2.f16x2 t, $7, dead;
             mul.rn.f16x2 d, d, t;
             and.b32 a, $7, 0x00010001;
             mul.lo.u32 a, a, 0xFFFF;
-            shr.u32 b, $7, 1;
-            and.b32 b, b, 0x00010001;
-            mul.lo.u32 b, b, 0xFFFF;
+            shl.b32 b, $7, 6;
+            prmt.b32 b, b, 0, 0xAA88;
             mov.b32 $0, d;
             lop3.b32 $1, d, a, b, 0x10;
             lop3.b32 $2, d, a, b, 0x40;

@@ -1,7 +1,7 @@
 """Gradients of both convolutions in one kernel for Hopper GPUs: three warpgroups compute, one warp copies.
 
 A program owns one model and some blocks of 64 images. It walks the first feature map place by place; the rows of
-`gradient_2` that the place needs stay in shared memory, each read once. At a place (y, x) with
+`gradient_2` that the place needs stay in shared memory between columns of zeros, each read once. At a place (y, x) with
 activations h [64, 64 images]:
 
     conv2's weights:  G[ty] += h · window(y - ty, x)ᵀ                      one warpgroup
@@ -23,11 +23,10 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from cautious.beliefs.kernels import layout
 from cautious.beliefs.kernels.hopper_warps import (
+    COLUMNS,
     IMAGES,
-    PADDED,
     ROWS,
     STAGES,
-    TURNS,
     conv1_weights,
     conv2_weights,
     copy,
@@ -54,7 +53,7 @@ def _gradients(
     first_block = gl.program_id(0) * BLOCKS
     program = model.to(gl.int64) * gl.num_programs(0) + gl.program_id(0)
     window: gl.constexpr = gl.NVMMASharedLayout(128, 16, rank=2)
-    ring = gl.allocate_shared_memory(gl.float16, [ROWS * PADDED, 16, IMAGES], slopes.layout)
+    ring = gl.allocate_shared_memory(gl.float16, [ROWS * COLUMNS + 3, 16, IMAGES], window)
     stages = gl.allocate_shared_memory(gl.float16, [STAGES, 64, IMAGES], maps.layout)
     patches = gl.allocate_shared_memory(gl.float16, [4 * STAGES, 1, 4, 4, IMAGES], pixels.layout)
     filters = gl.allocate_shared_memory(gl.float16, [16, 16, 64], weights.layout)
@@ -62,7 +61,7 @@ def _gradients(
     ones = gl.allocate_shared_memory(gl.float16, [16, IMAGES], window, gl.full([16, IMAGES], 1.0, gl.float16, plain))
     row_full = gl.allocate_shared_memory(gl.int64, [ROWS, 1], mbarrier.MBarrierLayout())
     row_empty = gl.allocate_shared_memory(gl.int64, [ROWS, 1], mbarrier.MBarrierLayout())
-    full = gl.allocate_shared_memory(gl.int64, [TURNS, 1], mbarrier.MBarrierLayout())
+    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     ready = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     for i in gl.static_range(ROWS):
@@ -70,22 +69,24 @@ def _gradients(
         mbarrier.init(row_empty.index(i), count=3)
     for i in gl.static_range(STAGES):
         mbarrier.init(empty.index(i), count=2)
-    for i in gl.static_range(TURNS):
         mbarrier.init(full.index(i), count=1)
     mbarrier.init(ready, count=1)
+    for i in gl.static_range(ROWS * COLUMNS + 3):
+        if i % COLUMNS < 3:
+            ring.index(i).store(gl.zeros([16, IMAGES], gl.float16, plain))
     fence_async_shared()
     gl.warp_specialize(
         [
             (conv2_weights, (ring, stages, row_full, row_empty, full, empty, conv2_partials, program, BLOCKS, window)),
             (conv1_weights, (ring, stages, patches, filters, ones, row_full, row_empty, full, empty, ready,
-                              conv1_partials, program, 0, BLOCKS)),
+                              conv1_partials, program, 0, BLOCKS, window)),
             (conv1_weights, (ring, stages, patches, filters, ones, row_full, row_empty, full, empty, ready,
-                              conv1_partials, program, 1, BLOCKS)),
+                              conv1_partials, program, 1, BLOCKS, window)),
             (copy, (slopes, maps, pixels, weights, ring, stages, patches, filters, row_full, row_empty, full, empty,
                      ready, model, first_block, BLOCKS)),
         ],
         [4, 4, 1],
-        [144, 144, 24],
+        [160, 160, 24],
     )  # fmt: skip
 
 
@@ -99,7 +100,7 @@ def convolution_gradients(space: Workspace, num_models: int) -> None:
     weights = space.weights_2t.view(-1, 64)
     blocks = hopper_blocks(padded)
     _gradients[(padded // 64 // blocks, num_models)](
-        TensorDescriptor.from_tensor(slopes, [16, 64], flat),
+        TensorDescriptor.from_tensor(slopes, [8 * 16, 64], flat),
         TensorDescriptor.from_tensor(maps, [64, 64], flat),
         TensorDescriptor.from_tensor(pixels, [1, 4, 4, 64], deep),
         TensorDescriptor.from_tensor(weights, [16, 64], flat),

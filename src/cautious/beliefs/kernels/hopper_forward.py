@@ -49,18 +49,18 @@ def _convolutions(
     weights_1,
     parameters,
     features,
-    P: gl.constexpr,
-    B: gl.constexpr,
-    BLOCKS: gl.constexpr,
+    num_parameters,
+    padded,
+    blocks,
     num_warps: gl.constexpr,
 ):
-    """One model and BLOCKS blocks of 64 images; see the module's docstring."""
+    """One model and `blocks` blocks of 64 images; see the module's docstring."""
     model = gl.program_id(1)
-    first_block = gl.program_id(0) * BLOCKS
+    first_block = gl.program_id(0) * blocks
     model_64 = model.to(gl.int64)
     weights_1 += model_64 * 1024
-    parameters += model_64 * P
-    features += model_64 * (256 * B) + first_block * IMAGES
+    parameters += model_64 * num_parameters
+    features += model_64 * (256 * padded) + first_block * IMAGES
     flat: gl.constexpr = gl.NVMMASharedLayout(128, 16, rank=2)
     ring = gl.allocate_shared_memory(gl.float16, [2 * 4 * PAIRS, 8, IMAGES], flat)
     tiles = gl.allocate_shared_memory(gl.float16, [STAGES, 64, IMAGES], maps.layout)
@@ -92,13 +92,13 @@ def _convolutions(
     gl.warp_specialize(
         [
             (pooled_map, (weights_1, parameters + 1024, maps, ring, tiles, ring_full, ring_empty, full, left_done,
-                          right_done, model, first_block, 0, BLOCKS)),
+                          right_done, model, first_block, 0, blocks)),
             (pooled_map, (weights_1, parameters + 1024, maps, ring, tiles, ring_full, ring_empty, full, left_done,
-                          right_done, model, first_block, 1, BLOCKS)),
+                          right_done, model, first_block, 1, blocks)),
             (scattered_rows, (pixels, weights, ring, filters, tiles, scratch.index(0), ring_full, ring_empty, full,
-                              left_done, filters_ready, biases, features, model, first_block, 0, BLOCKS, B)),
+                              left_done, filters_ready, biases, features, model, first_block, 0, blocks, padded)),
             (scattered_rows, (pixels, weights, ring, filters, tiles, scratch.index(1), ring_full, ring_empty, full,
-                              right_done, filters_ready, biases, features, model, first_block, 1, BLOCKS, B)),
+                              right_done, filters_ready, biases, features, model, first_block, 1, blocks, padded)),
         ],
         [4, 4, 4],
         [96, 160, 160],  # registers of a thread: 4 x 128 in all, of which the first group keeps the other 96
@@ -107,7 +107,7 @@ def _convolutions(
 
 def convolutions(space: Workspace, parameters: Tensor) -> None:
     """Both convolutions of `space.pixels` into `space.map_1` and `space.features`."""
-    num_models, P = parameters.shape
+    num_models, num_parameters = parameters.shape
     padded = space.padded
     flat, deep = gl.NVMMASharedLayout(128, 16, rank=2), gl.NVMMASharedLayout(128, 16, rank=4)
     blocks = hopper_blocks(padded)
@@ -124,7 +124,7 @@ def convolutions(space: Workspace, parameters: Tensor) -> None:
         space.weights_1,
         parameters,
         space.features,
-        P,
+        num_parameters,
         padded,
         blocks,
         num_warps=4,

@@ -28,9 +28,8 @@ REACH = gl.constexpr(7)
 FILTERS = gl.constexpr(3 * REACH.value + 3 + 4 + 3)
 """Blocks of 16 rows of conv2's weights: three of zeros before, between and after the four blocks of each filter row."""
 STAGES = gl.constexpr(4)
-"""Places whose pooled activations are in shared memory. An even number, so that a slot always has the same producer (who
-waits for his own last copy but STAGES / 2 - 1 to memory), and not less than the places that a consumer skips in a row."""
-assert STAGES.value % 2 == 0 and STAGES.value >= layout.MAP_1 - REACH.value  # noqa: PT018
+"""Places whose pooled activations are in shared memory: a power of two, and not less than those a consumer skips in a row."""
+assert STAGES.value & (STAGES.value - 1) == 0 and STAGES.value >= layout.MAP_1 - REACH.value  # noqa: PT018
 TURNS = gl.constexpr(2 * STAGES.value)
 """Barriers that say a place is there, or no longer needed: two for each stage. A wait tells only odd uses from even ones,
 and groups skip up to STAGES places: with one for each stage they could take the next use for granted."""
@@ -41,37 +40,38 @@ HALF_ROW_BYTES = gl.constexpr(2 * PAIRS.value * 8 * 64 * 2)
 
 
 @gluon.jit
-def _patch(ring, n, offset: gl.constexpr):
-    """[16 taps, images] of one place and pool offset; taps are by pair of columns (2), row (4), column in the pair (2).
+def _product(weights, ring, first):
+    """Start the first convolution of one place and pool offset, whose first pair of columns is at `first` in the ring.
 
-    The second pair of a place is the first of the next: pairs lie one after the other.
+    The 16 taps are by pair of columns (2), row (4), column in the pair (2). The second pair of a place is the first of the
+    next: pairs lie one after the other.
     """
-    first = ((n // MAP) % 2 * 4 + offset) * PAIRS + n % MAP
+    L: gl.constexpr = weights.type.layout.parent
     window: gl.constexpr = gl.NVMMASharedLayout(128, 16, rank=2)
-    return ring.index(first)._reinterpret(gl.float16, [16, IMAGES], window)
+    patch = ring.index(first)._reinterpret(gl.float16, [16, IMAGES], window)
+    return warpgroup_mma(weights, patch, gl.zeros([64, IMAGES], gl.float32, L), use_acc=False, is_async=True)
 
 
 @gluon.jit
-def _hand_over(best, bias, tiles, maps, full, left_done, right_done, model, first_block, n):
+def _hand_over(best, bias, tiles, maps, full, left_done, right_done, n, corner, image):
     """A pooled place, with its bias, rectified and encoded: to shared memory for conv2, and on to the map in memory."""
-    slot = n % STAGES
-    turn = (n + STAGES) % TURNS  # that of place n - STAGES, which was in this slot, but never below zero
-    phase = ((n + STAGES) // TURNS & 1) ^ 1  # likewise
+    slot = n & (STAGES - 1)
+    turn = (n ^ STAGES) & (TURNS - 1)  # that of place n - STAGES, which was in this slot
+    phase = ((n + STAGES) // TURNS & 1) ^ 1  # likewise, but never below zero
     encoded = encode(best, best + bias, True).to(gl.float16, bitcast=True)
     tma.store_wait(STAGES // 2 - 1)
     mbarrier.wait(left_done.index(turn), phase, pred=n >= STAGES)
     mbarrier.wait(right_done.index(turn), phase, pred=n >= STAGES)
     tiles.index(slot).store(encoded)
     fence_async_shared()
-    mbarrier.arrive(full.index(n % TURNS), count=1)
-    corner = [(model * PLACES + n % PLACES) * 64, (first_block + n // PLACES) * IMAGES]
-    tma.async_copy_shared_to_global(maps, corner, tiles.index(slot))
+    mbarrier.arrive(full.index(n & (TURNS - 1)), count=1)
+    tma.async_copy_shared_to_global(maps, [corner, image], tiles.index(slot))
 
 
 @gluon.jit
 def pooled_map(
     weights_1, biases, maps, ring, tiles, ring_full, ring_empty, full, left_done, right_done, model, first_block,
-    TURN: gl.constexpr, BLOCKS: gl.constexpr,
+    TURN: gl.constexpr, blocks,
 ):  # fmt: skip
     """A group that computes every second place of the first map: first convolution, 2x2 max pool and ReLU.
 
@@ -80,31 +80,34 @@ def pooled_map(
     L: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 64, 16])
     A: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=L, k_width=2)
     channel = gl.arange(0, 64, gl.SliceLayout(1, A))[:, None]
-    k = gl.arange(0, 16, gl.SliceLayout(0, A))[None, :]  # in the order of `_patch`; in memory, row by row
+    k = gl.arange(0, 16, gl.SliceLayout(0, A))[None, :]  # in the order of `_product`; in memory, row by row
     weights = gl.load(weights_1 + channel * 16 + (k % 8) // 2 * 4 + k // 8 * 2 + k % 2)
     bias = gl.load(biases + gl.arange(0, 64, gl.SliceLayout(1, L)))[:, None]
-    zero = gl.zeros([64, IMAGES], gl.float32, L)
-    best = zero
-    for n in range(TURN, PLACES * BLOCKS, 2):
-        row = n // MAP
-        mbarrier.wait(ring_full.index(row % 2), (row // 2) & 1)
-        value = warpgroup_mma(weights, _patch(ring, n, 0), zero, use_acc=False, is_async=True)
-        if n > TURN:
-            _hand_over(best, bias, tiles, maps, full, left_done, right_done, model, first_block, n - 2)
-        value = warpgroup_mma_wait(0, deps=(value,))
-        best = tag_offset(value, 0, True)
-        value = warpgroup_mma(weights, _patch(ring, n, 1), zero, use_acc=False, is_async=True)
-        value = warpgroup_mma_wait(0, deps=(value,))
-        best = gl.maximum(best, tag_offset(value, 1, True))
-        value = warpgroup_mma(weights, _patch(ring, n, 2), zero, use_acc=False, is_async=True)
-        value = warpgroup_mma_wait(0, deps=(value,))
-        best = gl.maximum(best, tag_offset(value, 2, True))
-        value = warpgroup_mma(weights, _patch(ring, n, 3), zero, use_acc=False, is_async=True)
-        value = warpgroup_mma_wait(0, deps=(value,))
-        best = gl.maximum(best, tag_offset(value, 3, True))
-        mbarrier.arrive(ring_empty.index(row % 2), count=1, pred=n % MAP >= MAP - 2)
-    last: gl.constexpr = PLACES * BLOCKS - 1 - (PLACES * BLOCKS - 1 - TURN) % 2
-    _hand_over(best, bias, tiles, maps, full, left_done, right_done, model, first_block, last)
+    best = gl.zeros([64, IMAGES], gl.float32, L)
+    n = gl.to_tensor(TURN)
+    corner, image = model * (PLACES * 64), first_block * IMAGES
+    for block in range(blocks):
+        for y in range(MAP):
+            row = block * MAP + y
+            mbarrier.wait(ring_full.index(row & 1), (row >> 1) & 1)
+            for x in range((row + TURN) & 1, MAP, 2):  # MAP is odd: even places in one row, odd ones in the next
+                first = (row & 1) * (4 * PAIRS) + x
+                value = _product(weights, ring, first)
+                if n > TURN:
+                    _hand_over(best, bias, tiles, maps, full, left_done, right_done, n - 2, corner, image)
+                value = warpgroup_mma_wait(0, deps=(value,))
+                best = tag_offset(value, 0, True)
+                value = warpgroup_mma_wait(0, deps=(_product(weights, ring, first + PAIRS),))
+                best = gl.maximum(best, tag_offset(value, 1, True))
+                value = warpgroup_mma_wait(0, deps=(_product(weights, ring, first + 2 * PAIRS),))
+                best = gl.maximum(best, tag_offset(value, 2, True))
+                value = warpgroup_mma_wait(0, deps=(_product(weights, ring, first + 3 * PAIRS),))
+                best = gl.maximum(best, tag_offset(value, 3, True))
+                n += 2
+                corner = (model * PLACES + y * MAP + x) * 64
+                image = (first_block + block) * IMAGES
+            mbarrier.arrive(ring_empty.index(row & 1), count=1)
+    _hand_over(best, bias, tiles, maps, full, left_done, right_done, n - 2, corner, image)
     tma.store_wait(0)
 
 
@@ -142,16 +145,16 @@ def _scatter_row(sums, filters, tiles, full, done, start, Y: gl.constexpr):
 
 
 @gluon.jit
-def _pool(sums, row: gl.constexpr, scratch, bias, out, B: gl.constexpr):
+def _pool(sums, row: gl.constexpr, scratch, biases, features, padded):
     """One finished row of outputs, four columns: kept until the next one, with which it is pooled and stored.
 
     Args:
         sums: [4 columns x 16 channels, images].
         row: Of the outputs, 0 to 7.
         scratch: [64, images], float32, in shared memory.
-        bias: [16, 1], float32.
-        out: Features of this block and of the first of the two pooled columns, [16, images] pointers.
-        B: Padded batch.
+        biases: Of the 16 channels, float32.
+        features: Of this block and of the first of the two pooled columns, [16, 16 places, padded].
+        padded: Images in the padded batch.
     """
     L: gl.constexpr = sums.type.layout
     column = gl.arange(0, 64, gl.SliceLayout(1, L)) // 16
@@ -161,10 +164,14 @@ def _pool(sums, row: gl.constexpr, scratch, bias, out, B: gl.constexpr):
         scratch.store(tagged)
     else:
         scratch.store(gl.maximum(tagged, scratch.load(L)))
+        F: gl.constexpr = gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0])
+        channel = gl.arange(0, 16, gl.SliceLayout(1, F))
+        bias = gl.load(biases + channel)[:, None]
+        out = features + (channel * (16 * padded))[:, None] + gl.arange(0, IMAGES, gl.SliceLayout(0, F))[None, :]
         for pair in gl.static_range(2):
-            left = scratch.slice(pair * 32, 16).load(out.type.layout)
-            best = gl.maximum(left, scratch.slice(pair * 32 + 16, 16).load(out.type.layout))
-            gl.store(out + (row // 2 * 4 + pair) * B, encode(best, best + bias, True))
+            left = scratch.slice(pair * 32, 16).load(F)
+            best = gl.maximum(left, scratch.slice(pair * 32 + 16, 16).load(F))
+            gl.store(out + (row // 2 * 4 + pair) * padded, encode(best, best + bias, True))
 
 
 @gluon.jit
@@ -184,7 +191,7 @@ def _copy_pixels(pixels, ring, ring_full, model, row, first_block, HALF: gl.cons
 @gluon.jit
 def scattered_rows(
     pixels, weights, ring, filters, tiles, scratch, ring_full, ring_empty, full, done, filters_ready, biases, features,
-    model, first_block, HALF: gl.constexpr, BLOCKS: gl.constexpr, B: gl.constexpr,
+    model, first_block, HALF: gl.constexpr, blocks, padded,
 ):  # fmt: skip
     """A group with four of conv2's eight output columns: HALF 0 the left ones, 1 the right ones.
 
@@ -192,7 +199,6 @@ def scattered_rows(
     also copies half of the pixels, two rows ahead, into the place of those that are no longer needed.
     """
     L: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 64, 16])
-    F: gl.constexpr = gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0])
     SKIPPED: gl.constexpr = MAP - REACH
     if HALF == 0:
         mbarrier.expect(filters_ready, 4 * 64 * 64 * 2)
@@ -204,20 +210,18 @@ def scattered_rows(
             mbarrier.arrive(done.index(skipped), count=1)
     _copy_pixels(pixels, ring, ring_full, model, 0, first_block, HALF)
     _copy_pixels(pixels, ring, ring_full, model, 1, first_block, HALF)
-    channel = gl.arange(0, 16, gl.SliceLayout(1, F))
-    bias = gl.load(biases + channel)[:, None]
-    features += (channel * 16 + 2 * HALF)[:, None] * B + gl.arange(0, IMAGES, gl.SliceLayout(0, F))[None, :]
+    features += 2 * HALF * padded
     zero = gl.zeros([64, IMAGES], gl.float32, L)
     mbarrier.wait(filters_ready, 0)
-    for block in range(BLOCKS):
+    for block in range(blocks):
         sums = (zero, zero, zero, zero)
         for y in gl.static_range(MAP):
             start = block * PLACES + y * MAP + SKIPPED * HALF
             sums = _scatter_row(sums, filters, tiles, full, done, start, y)
             if y >= 3:
-                _pool(sums[3], y - 3, scratch, bias, features + block * IMAGES, B)
+                _pool(sums[3], y - 3, scratch, biases, features + block * IMAGES, padded)
             row = block * MAP + y
-            if row + 2 < MAP * BLOCKS:
+            if row + 2 < MAP * blocks:
                 mbarrier.wait(ring_empty.index(row % 2), (row // 2) & 1)
                 _copy_pixels(pixels, ring, ring_full, model, row + 2, first_block, HALF)
             sums = (zero, sums[0], sums[1], sums[2])

@@ -8,7 +8,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     mbarrier,
     tma,
     warpgroup_mma,
-    warpgroup_mma_init,
     warpgroup_mma_wait,
 )
 
@@ -22,25 +21,25 @@ CONV1_SIZE = gl.constexpr(layout.CONV1_SIZE)
 IMAGES = gl.constexpr(64)
 ROWS = gl.constexpr(5)
 """Rows of `gradient_2` in shared memory: four in use and one on its way."""
-STAGES = gl.constexpr(3)
-"""Places whose activations and pixels are in shared memory."""
-TURNS = gl.constexpr(2 * 3)
-"""Barriers that say a stage is full: two for each stage, so that a group which takes every second place meets each use of
-its own. A wait tells only odd uses from even ones: a group that missed one could take the next for granted."""
-ROW_BYTES = gl.constexpr(layout.PADDED * 16 * 64 * 2)
+COLUMNS = gl.constexpr(8 + 3)
+"""Columns of a row in shared memory: eight, after three of zeros that are the border of the row before as well."""
+STAGES = gl.constexpr(4)
+"""Places whose activations and pixels are in shared memory. An even number, so that a group which takes every second place
+meets each use of its stages. A wait tells only odd uses from even ones: who missed one could take the next for granted."""
+assert STAGES.value == 4  # `_conv1_row` steps from stage to stage by turning over a bit
+ROW_BYTES = gl.constexpr(8 * 16 * 64 * 2)
 STAGE_BYTES = gl.constexpr((64 + 4 * 16) * 64 * 2)
 
 
 @gluon.jit
 def _copy_row(slopes, ring, row_full, model, row, first_block):
-    """Start copying one row of `gradient_2`, 14 columns; rows are counted through, 8 a block of images."""
+    """Start copying one row of `gradient_2` without its border; rows are counted through, 8 a block of images."""
     slot = row % ROWS
-    source = (model * PADDED + row % 8 + 3) * (PADDED * 16)
+    source = ((model * PADDED + row % 8 + 3) * PADDED + 3) * 16
     image = (first_block + row // 8) * IMAGES
     mbarrier.expect(row_full.index(slot), ROW_BYTES)
-    for column in range(PADDED):
-        place = ring.index(slot * PADDED + column)
-        tma.async_copy_global_to_shared(slopes, [source + column * 16, image], row_full.index(slot), place)
+    target = ring.index(slot * COLUMNS + 3)._reinterpret(gl.float16, [8 * 16, IMAGES], slopes.layout)
+    tma.async_copy_global_to_shared(slopes, [source, image], row_full.index(slot), target)
 
 
 @gluon.jit
@@ -59,7 +58,7 @@ def copy(
         image = (first_block + n // PLACES) * IMAGES
         slot = n % STAGES
         mbarrier.wait(empty.index(slot), ((n // STAGES) & 1) ^ 1)
-        filled = full.index(n % TURNS)
+        filled = full.index(slot)
         mbarrier.expect(filled, STAGE_BYTES)
         source = (model * PLACES + n % PLACES) * 64
         tma.async_copy_global_to_shared(maps, [source, image], filled, stages.index(slot))
@@ -75,7 +74,7 @@ def copy(
 @gluon.jit
 def _window(ring, row, x, WINDOW: gl.constexpr):
     """Columns x - 3 .. x of a row, 64 rows of shared memory: four columns lie one after the other."""
-    return ring.index((row % ROWS) * PADDED + x)._reinterpret(gl.float16, [64, 64], WINDOW)
+    return ring.index((row % ROWS) * COLUMNS + x)._reinterpret(gl.float16, [64, 64], WINDOW)
 
 
 @gluon.jit
@@ -90,7 +89,7 @@ def _conv2_row(
     for x in range(MAP):
         n = block * PLACES + y * MAP + x
         slot = n % STAGES
-        mbarrier.wait(full.index(n % TURNS), (n // TURNS) & 1)
+        mbarrier.wait(full.index(slot), (n // STAGES) & 1)
         activation = stages.index(slot)
         if FIRST <= 0:
             window = _window(ring, block * 8 + y, x, WINDOW)
@@ -141,33 +140,46 @@ def conv2_weights(
 
 
 @gluon.jit
-def conv1_weights(
-    ring, stages, patches, filters, ones, row_full, row_empty, full, empty, ready, partials, program,
-    TURN: gl.constexpr, BLOCKS: gl.constexpr,
-):  # fmt: skip
-    """A warpgroup that takes every second place: gradient at the first map, then conv1's weights and biases."""
+def _slope(
+    ring, filters, row, column, first_ty, COUNT: gl.constexpr, TX: gl.constexpr, K: gl.constexpr, WINDOW: gl.constexpr
+):
+    """Gradient at one place of the first map, [64, images]: K / 16 filter columns from TX on, whose outputs begin at `column`.
+
+    COUNT filter rows from first_ty on reach rows row - first_ty, row - first_ty - 1, ... of the outputs.
+    """
     L: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 64, 16])
-    N: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 16, 16])
-    A: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=N, k_width=2)
-    to_weights = gl.zeros([64, 16], gl.float32, N)
-    to_bias = gl.zeros([64, 16], gl.float32, N)
-    mbarrier.wait(ready, 0)
-    for n in range(TURN, PLACES * BLOCKS, 2):
-        y = (n % PLACES) // MAP
-        x = n % PLACES % MAP
-        base = (n // PLACES) * 8
-        newest = base + gl.minimum(y, 7)
-        mbarrier.wait(row_full.index(newest % ROWS), (newest // ROWS) & 1)
-        slope = warpgroup_mma_init(gl.zeros([64, 64], gl.float32, L))
-        for ty in range(gl.maximum(y - 7, 0), gl.minimum(y, 3) + 1):
-            first = ((base + y - ty) % ROWS) * PADDED + x
-            for i in gl.static_range(4):
-                tap_filter = filters.index(ty * 4 + i).permute((1, 0))
-                slope = warpgroup_mma(tap_filter, ring.index(first + i), slope, is_async=True)
-        slot = n % STAGES
-        mbarrier.wait(full.index(n % TURNS), (n // TURNS) & 1)
+    slope = gl.zeros([64, 64], gl.float32, L)
+    for i in gl.static_range(COUNT):
+        ty = first_ty + i
+        taps = filters.index(ty * 4 + TX)._reinterpret(gl.float16, [K, 64], WINDOW).permute((1, 0))
+        window = ring.index((row - ty) % ROWS * COLUMNS + column)._reinterpret(gl.float16, [K, 64], WINDOW)
+        slope = warpgroup_mma(taps, window, slope, use_acc=i > 0, is_async=True)
+    return warpgroup_mma_wait(0, deps=(slope,))
+
+
+@gluon.jit
+def _conv1_row(
+    sums, slot, phase, ring, stages, patches, filters, ones, full, empty, base, y, first_x, COUNT: gl.constexpr,
+    WINDOW: gl.constexpr,
+):  # fmt: skip
+    """Every second place of row y of the first map, from first_x on, into the sums for conv1's biases and weights.
+
+    COUNT filter rows reach outputs that exist.
+    """
+    L: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 64, 16])
+    to_bias, to_weights = sums
+    A: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=to_weights.type.layout, k_width=2)
+    first_ty = gl.maximum(y - 7, 0)
+    for x in range(first_x, MAP, 2):
+        mbarrier.wait(full.index(slot), phase)
         encoded = stages.index(slot).load(L).to(gl.int16, bitcast=True)
-        slope = warpgroup_mma_wait(0, deps=(slope,))
+        # At the edges of the map, half of the filter's columns or more look at zeros.
+        if x < 2:
+            slope = _slope(ring, filters, base + y, x + 2, first_ty, COUNT, 2, 32, WINDOW)
+        elif x > 8:
+            slope = _slope(ring, filters, base + y, x, first_ty, COUNT, 0, 32, WINDOW)
+        else:
+            slope = _slope(ring, filters, base + y, x, first_ty, COUNT, 0, 64, WINDOW)
         alive, part_0, part_1, part_2, part_3 = split_by_offset(slope, encoded, True)
         to_bias = warpgroup_mma(gl.convert_layout(alive, A), ones.permute((1, 0)), to_bias, is_async=True)
         patch = patches.index(slot * 4).reshape([16, 64]).permute((1, 0))
@@ -180,10 +192,42 @@ def conv1_weights(
         to_weights = warpgroup_mma(gl.convert_layout(part_3, A), patch, to_weights, is_async=True)
         to_bias, to_weights = warpgroup_mma_wait(0, deps=(to_bias, to_weights))
         mbarrier.arrive(empty.index(slot), count=1)
-        leaving = (x >= MAP - 2) & (y >= 3)
-        mbarrier.arrive(row_empty.index((base + y + 2) % ROWS), count=1, pred=leaving)  # row y - 3, as ROWS is 5
+        phase = gl.where(slot >= STAGES - 2, phase ^ 1, phase)
+        slot = slot ^ 2
+    return (to_bias, to_weights), slot, phase
+
+
+@gluon.jit
+def conv1_weights(
+    ring, stages, patches, filters, ones, row_full, row_empty, full, empty, ready, partials, program,
+    TURN: gl.constexpr, BLOCKS: gl.constexpr, WINDOW: gl.constexpr,
+):  # fmt: skip
+    """A warpgroup that takes every second place: gradient at the first map, then conv1's weights and biases."""
+    N: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 16, 16])
+    zero = gl.zeros([64, 16], gl.float32, N)
+    sums = (zero, zero)
+    slot = gl.to_tensor(TURN)
+    phase = gl.to_tensor(0)
+    mbarrier.wait(ready, 0)
+    WIDTH: gl.constexpr = 2 if BLOCKS > 1 else 1
+    # Two loops, as the compiler keeps more in registers than there are with one.
+    for pair in range(BLOCKS // WIDTH):
+        for row in range(MAP * WIDTH):
+            y = row % MAP
+            base = (pair * WIDTH + row // MAP) * 8
+            first_x = (
+                row + TURN
+            ) % 2  # MAP is odd: rows begin with an even place and an odd one in turn, pairs of blocks even
+            newest = base + gl.minimum(y, 7)
+            mbarrier.wait(row_full.index(newest % ROWS), (newest // ROWS) & 1)
+            count = gl.minimum(gl.minimum(y, 10 - y), 3) + 1
+            for COUNT in gl.static_range(1, 5):
+                if count == COUNT:
+                    sums, slot, phase = _conv1_row(sums, slot, phase, ring, stages, patches, filters, ones, full, empty,
+                                                   base, y, first_x, COUNT, WINDOW)  # fmt: skip
+            mbarrier.arrive(row_empty.index((base + y + 2) % ROWS), count=1, pred=y >= 3)  # row y - 3: ROWS is 5
     channel = gl.arange(0, 64, gl.SliceLayout(1, N))
     tap = gl.arange(0, 16, gl.SliceLayout(0, N))
     partials += (program * 2 + TURN) * CONV1_SIZE
-    gl.store(partials + channel[:, None] * 16 + tap[None, :], to_weights)
-    gl.store(partials + 1024 + channel, gl.sum(to_bias, 1) * 0.0625)
+    gl.store(partials + channel[:, None] * 16 + tap[None, :], sums[1])
+    gl.store(partials + 1024 + channel, gl.sum(sums[0], 1) * 0.0625)

@@ -48,7 +48,7 @@ def largest_block(padded: int, most: int) -> int:
 
 def hopper_blocks(padded: int) -> int:
     """Blocks of 64 images that one Hopper program takes: more mean fewer sums to add and filters to copy."""
-    return largest_block(padded // BATCH_MULTIPLE, 2)
+    return largest_block(padded // BATCH_MULTIPLE, 4)
 
 
 @dataclass(frozen=True)

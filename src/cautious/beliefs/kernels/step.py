@@ -7,6 +7,7 @@ the batch size alone: a model's result has the same bits each time, whatever oth
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TypeAlias
 
 import torch
@@ -21,6 +22,10 @@ from cautious.types import parse_count
 
 Stages: TypeAlias = dict[str, Callable[[], None]]
 """Kernels by name, in the order they run."""
+
+LANES = 2
+"""Parts of the models that run in streams of their own: where one part's kernel ends, and leaves multiprocessors idle, the
+other's runs."""
 
 GRADIENT_SCALE = 64.0
 """Gradients of errors of order one are multiplied by this: float16 keeps small ones, and large ones have room to 1,000."""
@@ -68,7 +73,8 @@ class FusedImageStep:
         self._images = images.contiguous()
         self._loss_weights = weights.to(images.device, torch.float32).contiguous()
         self._max_models = parse_count(max_models, "max_models")
-        self._workspaces: dict[int, Workspace] = {}
+        self._streams = [torch.cuda.Stream(images.device) for _ in range(LANES)] if images.is_cuda else []
+        self._workspaces: dict[tuple[int, int], Workspace] = {}
         largest = self._tables.nan_to_num().abs().clamp(min=1).amax(dim=(0, 1)) * self._loss_weights.abs()
         self._scale = GRADIENT_SCALE / max(float(largest.max()), 1e-30)
 
@@ -93,10 +99,18 @@ class FusedImageStep:
         batch = batch if batch.stride(1) == 1 else batch.contiguous()
         coins = batch if coins is None else coins.to(torch.uint8).contiguous()  # without a help bit it is not read
         losses, gradient = torch.empty(num_models, device=parameters.device), torch.empty_like(parameters)
-        for first in range(0, num_models, self._max_models):
-            part = slice(first, min(first + self._max_models, num_models))
-            for run in self.stages(parameters[part], batch[part], coins[part], losses[part], gradient[part]).values():
-                run()
+        lanes = max(len(self._streams), 1)
+        size = max(self._max_models // lanes, 1)
+        for stream in self._streams:
+            stream.wait_stream(torch.cuda.current_stream(stream.device))
+        for i, first in enumerate(range(0, num_models, size)):
+            part, lane = slice(first, min(first + size, num_models)), i % lanes
+            with torch.cuda.stream(self._streams[lane]) if self._streams else nullcontext():
+                stages = self.stages(parameters[part], batch[part], coins[part], losses[part], gradient[part], lane)
+                for run in stages.values():
+                    run()
+        for stream in self._streams:
+            torch.cuda.current_stream(stream.device).wait_stream(stream)
         return losses, gradient
 
     def _check(self, parameters: Tensor, batch: Tensor, coins: Tensor | None) -> None:
@@ -111,15 +125,17 @@ class FusedImageStep:
         if (coins is not None) != self.layout.has_help_bit or (coins is not None and coins.shape != batch.shape):
             raise InvalidInputError("coins: expected [M, B] with a help bit, and None without one.")
 
-    def _workspace(self, num_models: int, padded: int) -> Workspace:
+    def _workspace(self, num_models: int, padded: int, lane: int = 0) -> Workspace:
         """Memory for a padded batch, kept from call to call and grown when more models come."""
-        space = self._workspaces.get(padded)
+        space = self._workspaces.get((padded, lane))
         if space is None or len(space.pixels) < num_models:
             space = Workspace(num_models, padded, self.layout.dense_size + 1, self.variant, self._images.device)
-            self._workspaces[padded] = space
+            self._workspaces[padded, lane] = space
         return space
 
-    def stages(self, parameters: Tensor, batch: Tensor, coins: Tensor, losses: Tensor, gradient: Tensor) -> Stages:
+    def stages(
+        self, parameters: Tensor, batch: Tensor, coins: Tensor, losses: Tensor, gradient: Tensor, lane: int = 0
+    ) -> Stages:
         """The kernels of one step by name, in their order, with everything they need; for models that fit at once.
 
         Args:
@@ -128,9 +144,10 @@ class FusedImageStep:
             coins: Help bits [M, B], uint8; any tensor of that shape without a help bit.
             losses: Out, [M].
             gradient: Out, [M, P].
+            lane: Whose memory to use: calls that may run at the same time must differ in it.
         """
         batch_size, variant, shape = batch.shape[1], self.variant, self.layout
-        space = self._workspace(len(parameters), padded_batch(batch_size))
+        space = self._workspace(len(parameters), padded_batch(batch_size), lane)
         loss_scale = 1 / (batch_size * shape.num_actions)
         scale = 2 * loss_scale / self._scale
         convolutions: Stages = {
