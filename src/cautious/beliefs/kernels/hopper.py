@@ -90,20 +90,26 @@ def _gradients(
     )  # fmt: skip
 
 
+def _described(space: Workspace) -> tuple[TensorDescriptor, ...]:
+    """Gradients at conv2's outputs, the first map, pixels and conv2's weights, with the blocks in which they are copied."""
+    flat, deep = gl.NVMMASharedLayout(128, 16, rank=2), gl.NVMMASharedLayout(128, 16, rank=4)
+    padded = space.padded
+    pixels = space.pixels.view(-1, layout.SIDE, layout.SIDE, padded)
+    return (
+        TensorDescriptor.from_tensor(space.gradient_2.view(-1, padded), [8 * 16, 64], flat),
+        TensorDescriptor.from_tensor(space.map_1.view(torch.float16).view(-1, padded), [64, 64], flat),
+        TensorDescriptor.from_tensor(pixels, [1, 4, 4, 64], deep),
+        TensorDescriptor.from_tensor(space.weights_2t.view(-1, 64), [16, 64], flat),
+    )
+
+
 def convolution_gradients(space: Workspace, num_models: int) -> None:
     """Sums for both convolutions' gradients into `space.conv2_partials` and `space.conv1_partials`."""
-    padded = space.padded
-    flat, deep = gl.NVMMASharedLayout(128, 16, rank=2), gl.NVMMASharedLayout(128, 16, rank=4)
-    slopes = space.gradient_2.view(-1, padded)
-    maps = space.map_1.view(torch.float16).view(-1, padded)
-    pixels = space.pixels.view(-1, layout.SIDE, layout.SIDE, padded)
-    weights = space.weights_2t.view(-1, 64)
-    blocks = hopper_blocks(padded)
-    _gradients[(padded // 64 // blocks, num_models)](
-        TensorDescriptor.from_tensor(slopes, [8 * 16, 64], flat),
-        TensorDescriptor.from_tensor(maps, [64, 64], flat),
-        TensorDescriptor.from_tensor(pixels, [1, 4, 4, 64], deep),
-        TensorDescriptor.from_tensor(weights, [16, 64], flat),
+    blocks = hopper_blocks(space.padded)
+    if "gradients" not in space.described:
+        space.described["gradients"] = _described(space)
+    _gradients[(space.padded // 64 // blocks, num_models)](
+        *space.described["gradients"],
         space.conv2_partials,
         space.conv1_partials,
         blocks,

@@ -105,13 +105,11 @@ def _convolutions(
     )  # fmt: skip
 
 
-def convolutions(space: Workspace, parameters: Tensor) -> None:
-    """Both convolutions of `space.pixels` into `space.map_1` and `space.features`."""
-    num_models, num_parameters = parameters.shape
-    padded = space.padded
+def _described(space: Workspace) -> tuple[TensorDescriptor, ...]:
+    """Pixels, the first map and conv2's weights, with the blocks in which they are copied."""
     flat, deep = gl.NVMMASharedLayout(128, 16, rank=2), gl.NVMMASharedLayout(128, 16, rank=4)
-    blocks = hopper_blocks(padded)
-    _convolutions[(padded // 64 // blocks, num_models)](
+    padded = space.padded
+    return (
         TensorDescriptor(  # pairs of columns; rows; columns from the first of a pair on (they overlap); images
             space.pixels,
             [PAIRS.value, len(space.pixels) * layout.SIDE, 3, padded],
@@ -121,6 +119,18 @@ def convolutions(space: Workspace, parameters: Tensor) -> None:
         ),
         TensorDescriptor.from_tensor(space.map_1.view(torch.float16).view(-1, padded), [64, 64], flat),
         TensorDescriptor.from_tensor(space.weights_2t.view(-1, 64), [64, 64], flat),
+    )
+
+
+def convolutions(space: Workspace, parameters: Tensor) -> None:
+    """Both convolutions of `space.pixels` into `space.map_1` and `space.features`."""
+    num_models, num_parameters = parameters.shape
+    padded = space.padded
+    blocks = hopper_blocks(padded)
+    if "convolutions" not in space.described:
+        space.described["convolutions"] = _described(space)
+    _convolutions[(padded // 64 // blocks, num_models)](
+        *space.described["convolutions"],
         space.weights_1,
         parameters,
         space.features,

@@ -19,6 +19,9 @@ class Workspace:
             return torch.zeros(num_models, *shape, dtype=dtype, device=device)
 
         self.padded = padded
+        self.described: dict[
+            str, tuple[object, ...]
+        ] = {}  # what Hopper kernels copy, by kernel: it takes long to describe
         self.tuning = Tuning.of(padded, device)
         self.pixels = zeros(layout.PIXELS, padded)
         self.map_1 = zeros(layout.MAP_1**2, layout.CHANNELS_1, padded, dtype=torch.int16)
