@@ -16,7 +16,7 @@ from torch import Tensor
 from benchmarks.image_networks import CompiledStack, PlainNetwork, first_weights, vmapped_step
 from cautious.beliefs.kernels.adam import adam_step
 from cautious.beliefs.kernels.step import FusedImageStep
-from cautious.beliefs.kernels.tuning import supported_variants
+from cautious.beliefs.kernels.tuning import Variant, supported_variants
 
 BATCH, ACTIONS, LEARNING_RATE = 512, 11, 1.6e-3
 USEFUL_FLOP = {
@@ -28,19 +28,7 @@ USEFUL_FLOP = {
 USEFUL_FLOP["both convolutions"] = USEFUL_FLOP["convolve 1"] + USEFUL_FLOP["convolve 2"]
 """Of one model-step, counting only outputs that pooling keeps and the second convolution needs."""
 
-PIXELS, MAP, FEATURES, SLOPES, PARAMETERS = 784 * 2, 121 * 64 * 2, 256 * 2, 64 * 16 * 2, 31_424 * 4
-LEAST_BYTES = {
-    "pack": 2 * PARAMETERS,
-    "gather": (PIXELS // 2 + PIXELS) * BATCH,
-    "convolve 1": (PIXELS + MAP) * BATCH,
-    "convolve 2": (MAP + FEATURES) * BATCH,
-    "both convolutions": (PIXELS + MAP + FEATURES) * BATCH,
-    "linear layers": (2 * FEATURES + SLOPES) * BATCH,
-    "convolutions' gradients": (MAP + SLOPES + PIXELS) * BATCH,
-    "collect": 2 * PARAMETERS,
-    "Adam": 7 * PARAMETERS,
-}
-"""Through device memory in one model-step: every input of a stage once, every output once."""
+PIXELS, MAP, FEATURES, SLOPES = 784 * 2, 121 * 64 * 2, 256 * 2, 64 * 16 * 2
 
 
 def median_microseconds(run: Callable[[], object], repeats: int = 11) -> float:
@@ -54,6 +42,28 @@ def median_microseconds(run: Callable[[], object], repeats: int = 11) -> float:
         end.record()
     torch.cuda.synchronize()
     return 1e3 * sorted(start.elapsed_time(end) for start, end in events)[repeats // 2]
+
+
+def least_bytes(kernels: FusedImageStep) -> dict[str, int]:
+    """Through device memory in one model-step, by stage: every input once, every output once."""
+    space = kernels._workspace(1, BATCH)
+    parameters = kernels.layout.num_parameters * 4
+
+    def one_model(*tensors: Tensor) -> int:
+        return sum(tensor[0].nbytes for tensor in tensors)
+
+    windows = 0 if kernels.variant is Variant.HOPPER else 4 * 16 * 1024 * 2  # conv2's weights at four offsets each
+    return {
+        "pack": parameters + one_model(space.weights_1, space.weights_2t, space.packed) + windows,
+        "gather": (PIXELS // 2 + PIXELS) * BATCH,
+        "convolve 1": (PIXELS + MAP) * BATCH,
+        "convolve 2": (MAP + FEATURES) * BATCH,
+        "both convolutions": (PIXELS + MAP + FEATURES) * BATCH,
+        "linear layers": (2 * FEATURES + SLOPES) * BATCH,
+        "convolutions' gradients": (MAP + SLOPES + PIXELS) * BATCH,
+        "collect": one_model(space.conv1_partials, space.conv2_partials, space.dense_partials) + parameters,
+        "Adam": 7 * parameters,
+    }
 
 
 def random_batches(num_models: int, num_samples: int) -> Tensor:
@@ -153,12 +163,12 @@ def by_stage(images: Tensor, rewards: Tensor, variant: str, num_models: int = 25
     step.whole()
     losses = torch.empty(num_models, device="cuda")
     stages = step.kernels.stages(step.parameters, step.batch, step.batch, losses, step.gradient) | {"Adam": step.adam}
-    total, work = 0.0, 0
+    total, work, least = 0.0, 0, least_bytes(step.kernels)
     for name, run in stages.items():
         time = median_microseconds(run) / num_models
         total, work = total + time, work + USEFUL_FLOP.get(name, 0)
         flops = USEFUL_FLOP.get(name, 0) / time / 1e6
-        speed = LEAST_BYTES[name] / time / 1e3
+        speed = least[name] / time / 1e3
         yield f"  {name:<24} {time:6.2f} µs {flops:6.0f} TFLOP/s ({flops / rate:4.0%}) {speed:6.0f} GB/s ({speed / copy:4.0%})"
     yield f"  {'sum':<24} {total:6.2f} µs {work / total / 1e6:6.0f} TFLOP/s"
 

@@ -32,8 +32,8 @@ def tile() -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(3)
     sums, activations, gradients = (torch.randn(n, 64, 64, generator=generator) for n in (4, 1, 1))
     activations, gradients = activations[0], gradients[0]
-    smallest = 2.0**-24  # of float16
-    for row, value in enumerate((0.0, -0.0, smallest, 3 * smallest, 4 * smallest, -smallest / 3, -1e-30, 60_000.0)):
+    smallest = 2.0**-24  # of float16, in which 1e6 is infinite
+    for row, value in enumerate((0.0, -0.0, smallest, 3 * smallest, 4 * smallest, -smallest / 3, -1e-30, 6e4, 1e6)):
         activations[row] = value
     gradients[:, 0], gradients[:, 1], gradients[:, 2] = 0.0, -0.0, 1e-9
     return sums, activations, gradients

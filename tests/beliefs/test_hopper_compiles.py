@@ -53,7 +53,8 @@ def assembled(kernel: str, constants: dict[str, int], cache: Path) -> tuple[str,
     kinds = {name: described(kind) if isinstance(kind, list) else kind for name, kind in given.items()}
     signature = {name: kind if isinstance(kind, str) else "constexpr" for name, kind in kinds.items()}
     fixed = {(i,): kind for i, kind in enumerate(kinds.values()) if isinstance(kind, int)}
-    aligned = {(i,): [["tt.divisibility", 16]] for i, kind in enumerate(kinds.values()) if str(kind).startswith("*")}
+    multiples = [name == "padded" or str(kind).startswith("*") for name, kind in kinds.items()]
+    aligned = {(i,): [["tt.divisibility", 16]] for i, multiple in enumerate(multiples) if multiple}
     source = GluonASTSource(function, signature, fixed, aligned)
     compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4, "maxnreg": 128})
     tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"

@@ -75,8 +75,9 @@ class TestOnGPU:
             assert torch.equal(alone[0][0], losses[model])
             assert torch.equal(alone[1][0], gradient[model])
 
-    def test_the_same_bits_in_many_repeats_of_a_full_device(self, variant):
-        case = Case(200, 128, 11, False)  # enough programs to run beside and after each other, in ever new orders
+    @pytest.mark.parametrize("batch", [128, 256])
+    def test_the_same_bits_in_many_repeats_of_a_full_device(self, variant, batch):
+        case = Case(200, batch, 11, False)  # enough programs to run beside and after each other, in ever new orders
         given = problem(case).to("cuda")
         runs = [fused(case, given, variant) for _ in range(50)]
         assert all(torch.equal(losses, runs[0][0]) and torch.equal(gradient, runs[0][1]) for losses, gradient in runs)

@@ -82,6 +82,8 @@ def split_by_offset(gradient, encoded, PTX: tl.constexpr):
         Gradient where the unit is alive, and that gradient where the offset is 0, 1, 2, 3 (zero elsewhere).
     """
     if PTX:
+        # Codes up to 3 are dead. A code above is alive, or no number (infinity with an offset): so greater or unordered.
+        # The permutation spreads the sign of bytes 0 and 2, where the shift has put the second bit of either half.
         return tl.inline_asm_elementwise(
             """{ .reg .b32 d, t, a, b, dead;
             mov.b32 dead, 0x00030003;

@@ -209,15 +209,13 @@ def conv1_weights(
     slot = gl.to_tensor(TURN)
     phase = gl.to_tensor(0)
     mbarrier.wait(ready, 0)
+    # Blocks go in pairs: with one loop over all of them the compiler runs out of registers.
     WIDTH: gl.constexpr = 2 if BLOCKS > 1 else 1
-    # Two loops, as the compiler keeps more in registers than there are with one.
     for pair in range(BLOCKS // WIDTH):
         for row in range(MAP * WIDTH):
             y = row % MAP
             base = (pair * WIDTH + row // MAP) * 8
-            first_x = (
-                row + TURN
-            ) % 2  # MAP is odd: rows begin with an even place and an odd one in turn, pairs of blocks even
+            first_x = (row + TURN) % 2  # rows have an odd number of places, pairs of blocks an even one
             newest = base + gl.minimum(y, 7)
             mbarrier.wait(row_full.index(newest % ROWS), (newest // ROWS) & 1)
             count = gl.minimum(gl.minimum(y, 10 - y), 3) + 1

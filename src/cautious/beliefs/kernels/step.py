@@ -6,6 +6,7 @@ the batch size alone: a model's result has the same bits each time, whatever oth
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TypeAlias
@@ -24,8 +25,8 @@ Stages: TypeAlias = dict[str, Callable[[], None]]
 """Kernels by name, in the order they run."""
 
 LANES = 2
-"""Parts of the models that run in streams of their own: where one part's kernel ends, and leaves multiprocessors idle, the
-other's runs."""
+"""Streams that take turns with parts of the models: where one part's kernel ends, and leaves multiprocessors idle, the other's
+runs."""
 
 GRADIENT_SCALE = 64.0
 """Gradients of errors of order one are multiplied by this: float16 keeps small ones, and large ones have room to 1,000."""
@@ -73,7 +74,7 @@ class FusedImageStep:
         self._images = images.contiguous()
         self._loss_weights = weights.to(images.device, torch.float32).contiguous()
         self._max_models = parse_count(max_models, "max_models")
-        self._streams = [torch.cuda.Stream(images.device) for _ in range(LANES)] if images.is_cuda else []
+        self._streams = _streams(images.device)[: self._max_models] if images.is_cuda else []
         self._workspaces: dict[tuple[int, int], Workspace] = {}
         largest = self._tables.nan_to_num().abs().clamp(min=1).amax(dim=(0, 1)) * self._loss_weights.abs()
         self._scale = GRADIENT_SCALE / max(float(largest.max()), 1e-30)
@@ -100,17 +101,19 @@ class FusedImageStep:
         coins = batch if coins is None else coins.to(torch.uint8).contiguous()  # without a help bit it is not read
         losses, gradient = torch.empty(num_models, device=parameters.device), torch.empty_like(parameters)
         lanes = max(len(self._streams), 1)
-        size = max(self._max_models // lanes, 1)
+        size = self._max_models // lanes
         for stream in self._streams:
             stream.wait_stream(torch.cuda.current_stream(stream.device))
-        for i, first in enumerate(range(0, num_models, size)):
-            part, lane = slice(first, min(first + size, num_models)), i % lanes
-            with torch.cuda.stream(self._streams[lane]) if self._streams else nullcontext():
-                stages = self.stages(parameters[part], batch[part], coins[part], losses[part], gradient[part], lane)
-                for run in stages.values():
-                    run()
-        for stream in self._streams:
-            torch.cuda.current_stream(stream.device).wait_stream(stream)
+        try:
+            for i, first in enumerate(range(0, num_models, size)):
+                part, lane = slice(first, min(first + size, num_models)), i % lanes
+                with torch.cuda.stream(self._streams[lane]) if self._streams else nullcontext():
+                    stages = self.stages(parameters[part], batch[part], coins[part], losses[part], gradient[part], lane)
+                    for run in stages.values():
+                        run()
+        finally:  # also after an error: what the other lane still writes to must not be given to others before
+            for stream in self._streams:
+                torch.cuda.current_stream(stream.device).wait_stream(stream)
         return losses, gradient
 
     def _check(self, parameters: Tensor, batch: Tensor, coins: Tensor | None) -> None:
@@ -166,6 +169,12 @@ class FusedImageStep:
             "convolutions' gradients": lambda: launches.convolution_gradients(space, len(parameters), variant),
             "collect": lambda: launches.collect(space, gradient, losses, variant, scale, loss_scale),
         }
+
+
+@functools.cache
+def _streams(device: torch.device) -> list[torch.cuda.Stream]:
+    """A device's lanes, the same for all: memory that one step frees is then given to the next, which a new stream's is not."""
+    return [torch.cuda.Stream(device) for _ in range(LANES)]
 
 
 def _as_tables(targets: Tensor, num_samples: int, has_help_bit: bool) -> Tensor:
