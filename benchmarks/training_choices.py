@@ -20,6 +20,7 @@ import torch
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.images import ImageTraining
 from cautious.beliefs.training import train
+from cautious.cli.console import progress_bar
 from cautious.experiments.image_data import ImageData, load_data
 from cautious.experiments.image_settings import ImageExperiment, Variant, image_experiment_at
 from cautious.experiments.image_studies import behaviour_of
@@ -63,7 +64,8 @@ def lines(experiment: ImageExperiment, ways: Iterator[Way], data: ImageData, dev
     """Mean over runs of each measure by level, and optim's."""
     bits = (True, False) if experiment.image_task.help_bit else (None,)
     for title, variant, lesson in ways:
-        found = train(lesson, variant.training, device=device)
+        with progress_bar(f"training, {title}") as progress:
+            found = train(lesson, variant.training, device=device, progress=progress)
         ensemble = RewardEnsemble(lesson.network, found.parameters.to(device))
         yield title
         for name, bit in ((name, bit) for name in ("digits", "fashion") for bit in bits):
@@ -99,6 +101,9 @@ def main() -> None:
     options = parser.parse_args()
     whole = image_experiment_at("data-extent" if options.choice == "draw" else options.task, options.scale)
     models = options.models or (128 if options.scale == "paper" else whole.main.training.num_models)
+    needed = max(level.n for level in whole.parsed_levels)
+    if models < needed:
+        parser.error(f"--models {models}: {', '.join(whole.levels)} need {needed} networks or more.")
 
     def shorter(variant: Variant) -> Variant:
         epochs = options.epochs or variant.training.num_epochs

@@ -34,7 +34,7 @@ from cautious.beliefs.kernels.hopper_warps import (
 from cautious.beliefs.kernels.layout import hopper_blocks
 
 if TYPE_CHECKING:
-    from cautious.beliefs.kernels.workspace import Workspace
+    from cautious.beliefs.kernels.workspace import Described, Workspace
 
 
 @gluon.jit
@@ -90,7 +90,7 @@ def _gradients(
     )  # fmt: skip
 
 
-def _described(space: Workspace) -> tuple[TensorDescriptor, ...]:
+def _described(space: Workspace) -> Described:
     """Gradients at conv2's outputs, the first map, pixels and conv2's weights, with the blocks in which they are copied."""
     flat, deep = gl.NVMMASharedLayout(128, 16, rank=2), gl.NVMMASharedLayout(128, 16, rank=4)
     padded = space.padded
@@ -106,10 +106,8 @@ def _described(space: Workspace) -> tuple[TensorDescriptor, ...]:
 def convolution_gradients(space: Workspace, num_models: int) -> None:
     """Sums for both convolutions' gradients into `space.conv2_partials` and `space.conv1_partials`."""
     blocks = hopper_blocks(space.padded)
-    if "gradients" not in space.described:
-        space.described["gradients"] = _described(space)
     _gradients[(space.padded // 64 // blocks, num_models)](
-        *space.described["gradients"],
+        *space.described(_described),
         space.conv2_partials,
         space.conv1_partials,
         blocks,

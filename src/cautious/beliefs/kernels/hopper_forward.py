@@ -38,7 +38,7 @@ from cautious.beliefs.kernels.hopper_forward_warps import (
 from cautious.beliefs.kernels.layout import hopper_blocks
 
 if TYPE_CHECKING:
-    from cautious.beliefs.kernels.workspace import Workspace
+    from cautious.beliefs.kernels.workspace import Described, Workspace
 
 
 @gluon.jit
@@ -105,7 +105,7 @@ def _convolutions(
     )  # fmt: skip
 
 
-def _described(space: Workspace) -> tuple[TensorDescriptor, ...]:
+def _described(space: Workspace) -> Described:
     """Pixels, the first map and conv2's weights, with the blocks in which they are copied."""
     flat, deep = gl.NVMMASharedLayout(128, 16, rank=2), gl.NVMMASharedLayout(128, 16, rank=4)
     padded = space.padded
@@ -127,10 +127,8 @@ def convolutions(space: Workspace, parameters: Tensor) -> None:
     num_models, num_parameters = parameters.shape
     padded = space.padded
     blocks = hopper_blocks(padded)
-    if "convolutions" not in space.described:
-        space.described["convolutions"] = _described(space)
     _convolutions[(padded // 64 // blocks, num_models)](
-        *space.described["convolutions"],
+        *space.described(_described),
         space.weights_1,
         parameters,
         space.features,

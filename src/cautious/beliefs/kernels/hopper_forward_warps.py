@@ -59,9 +59,7 @@ def _hand_over(best, bias, tiles, maps, full, left_done, right_done, n, corner, 
     turn = (n ^ STAGES) & (TURNS - 1)  # that of place n - STAGES, which was in this slot
     phase = ((n + STAGES) // TURNS & 1) ^ 1  # likewise, but never below zero
     encoded = encode(best, best + bias, True).to(gl.float16, bitcast=True)
-    tma.store_wait(
-        STAGES // 2 - 1
-    )  # place n - STAGES was this group's too, and its copy to memory STAGES / 2 copies ago
+    tma.store_wait(STAGES // 2 - 1)  # place n - STAGES was this group's too: of its copies to memory, STAGES / 2 ago
     mbarrier.wait(left_done.index(turn), phase, pred=n >= STAGES)
     mbarrier.wait(right_done.index(turn), phase, pred=n >= STAGES)
     tiles.index(slot).store(encoded)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
 import torch
 from torch import Tensor
 
 from cautious.beliefs.kernels import layout, packing
 from cautious.beliefs.kernels.tuning import Tuning, Variant
+
+Described: TypeAlias = tuple[Any, ...]
+"""Tensor descriptors: tensors with the blocks in which a Hopper kernel copies them."""
 
 
 class Workspace:
@@ -19,9 +25,7 @@ class Workspace:
             return torch.zeros(num_models, *shape, dtype=dtype, device=device)
 
         self.padded = padded
-        self.described: dict[
-            str, tuple[object, ...]
-        ] = {}  # what Hopper kernels copy, by kernel: it takes long to describe
+        self._described: dict[Callable[[Workspace], Described], Described] = {}
         self.tuning = Tuning.of(padded, device)
         self.pixels = zeros(layout.PIXELS, padded)
         self.map_1 = zeros(layout.MAP_1**2, layout.CHANNELS_1, padded, dtype=torch.int16)
@@ -42,3 +46,9 @@ class Workspace:
             num_partials = layout.MAP_1 * padded // self.tuning.conv1_gradient_block
             self.conv2_partials = zeros(25, 64, 64, dtype=torch.float32)
             self.conv1_partials = zeros(num_partials, layout.CONV1_SIZE, dtype=torch.float32)
+
+    def described(self, describe: Callable[[Workspace], Described]) -> Described:
+        """What `describe` says of this memory, kept: to describe what a Hopper kernel copies takes as long as a launch."""
+        if describe not in self._described:
+            self._described[describe] = describe(self)
+        return self._described[describe]
