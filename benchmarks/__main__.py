@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import datetime
-import platform
-import subprocess
-
 import torch
 
 from benchmarks import deciding, images, solving, training
+from cautious.experiments.surroundings import surroundings_line
 
 
 def main() -> None:
     """Print the machine, then each table as it is done."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    print(
-        f"{datetime.date.today()}  commit {commit or 'unknown'}  {platform.machine()}, {torch.get_num_threads()} threads, "
-        f"Python {platform.python_version()}, torch {torch.__version__}"
-    )
+    print(f"{surroundings_line()}, {torch.get_num_threads()} threads")
     for bench in (
         training.bench_training,
         images.bench_images,

@@ -16,8 +16,10 @@ from cautious.beliefs.driving import DrivingNetwork, familiar_network
 from cautious.beliefs.driving_inputs import NUM_HIDDEN, NUM_PARAMETERS
 from cautious.beliefs.epochs import train_plainly
 from cautious.beliefs.shards import Shard, TrainingSettings
+from cautious.experiments.driving_settings import experiment_at
+from cautious.experiments.surroundings import surroundings_line
 
-PAPER = TrainingSettings(num_models=2000, num_epochs=51_200, batch_size=800, learning_rate=1e-3)
+PAPER = experiment_at("paper").training
 STEPS = 3
 """Steps an epoch: batches of 800, 800 and 114 of 1,714 pairs."""
 
@@ -109,7 +111,7 @@ def main() -> None:
         "fused": (fused, 256),
     }
     fresh = Shard.fresh(network, PAPER, range(PAPER.num_models), torch.device("cpu"))
-    print(torch.cuda.get_device_name(), "torch", torch.__version__)
+    print(surroundings_line())
     print("\n".join(speed_table(paths, fresh)), flush=True)
     print("\n".join(outcome_table(paths, fresh, int(sys.argv[1]) if len(sys.argv) > 1 else 3000)), flush=True)
 

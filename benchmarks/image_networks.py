@@ -5,48 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call, grad_and_value, stack_module_state, vmap
-from torch.nn import functional as F
 
-FAN_IN = {"conv1": 16, "conv2": 1024, "fc1": 256, "fc2": 50, "fc3": 15}
+from cautious.beliefs.image_network import ImageNetwork
+from cautious.seeding import stream
+from cautious.speed.plain_training import plain_image_network
 
 
-class PlainNetwork(nn.Module):
-    """One model with the layers PyTorch ships; its parameters stand in the kernels' flat order."""
-
-    def __init__(self, num_actions: int) -> None:
-        """Two convolutions, three linear layers."""
-        super().__init__()
-        self.conv1, self.conv2 = nn.Conv2d(1, 64, 4), nn.Conv2d(64, 16, 4)
-        self.fc1, self.fc2, self.fc3 = nn.Linear(256, 50), nn.Linear(50, 15), nn.Linear(15, num_actions)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Rewards: uint8 [B, 28, 28] -> [B, A]."""
-        x = F.max_pool2d(self.conv1(images[:, None].float() / 255), 2).relu()
-        x = F.max_pool2d(self.conv2(x), 2).relu().flatten(1)
-        return self.fc3(self.fc2(self.fc1(x).relu()).relu())
+def as_inputs(images: Tensor) -> Tensor:
+    """What one plain network takes: bytes [B, 28, 28] -> [B, 1, 28, 28]."""
+    return images[:, None].float() / 255
 
 
 def first_weights(num_models: int, num_actions: int) -> Tensor:
     """PyTorch's default initialisation, flat, [M, P]; model i is the same however many there are."""
-    shapes = {name: part.shape for name, part in PlainNetwork(num_actions).named_parameters()}
-    size = sum(shape.numel() for shape in shapes.values())
-    bounds = torch.cat(
-        [torch.full((shape.numel(),), FAN_IN[name.split(".")[0]] ** -0.5) for name, shape in shapes.items()]
-    )
-    return (2 * torch.rand(num_models, size, generator=torch.Generator().manual_seed(0)) - 1) * bounds
+    network = ImageNetwork(num_actions)
+    return torch.tensor(np.stack([network.init(stream(0, "bench", i)) for i in range(num_models)]), dtype=torch.float32)
 
 
 def vmapped_step(num_models: int, num_actions: int, learning_rate: float) -> Callable[[Tensor, Tensor], None]:
     """One step of M networks by `torch.func`, on images [M, B, 28, 28] and rewards [M, B, A]."""
-    networks = [PlainNetwork(num_actions).cuda() for _ in range(num_models)]
+    networks = [plain_image_network(num_actions).cuda() for _ in range(num_models)]
     weights, _ = stack_module_state(networks)
     optimiser = torch.optim.Adam(list(weights.values()), lr=learning_rate)
 
     def loss(own: dict[str, Tensor], images: Tensor, rewards: Tensor) -> Tensor:
-        return (functional_call(networks[0], own, (images,)) - rewards).square().mean()
+        return (functional_call(networks[0], own, (as_inputs(images),)) - rewards).square().mean()
 
     def step(images: Tensor, rewards: Tensor) -> None:
         gradients, _ = vmap(grad_and_value(loss))(weights, images, rewards)
@@ -84,11 +71,8 @@ class CompiledStack:
 
     def __init__(self, weights: Tensor, num_actions: int, learning_rate: float) -> None:
         """Take first weights [M, P]."""
-        shapes = [part.shape for part in PlainNetwork(num_actions).parameters()]
-        parts = weights.split([shape.numel() for shape in shapes], dim=1)
-        self._parts = [
-            part.reshape(-1, *shape).clone().requires_grad_() for part, shape in zip(parts, shapes, strict=True)
-        ]
+        parts = ImageNetwork(num_actions).split(weights)
+        self._parts = [part.clone(memory_format=torch.contiguous_format).requires_grad_() for part in parts.values()]
         self._optimiser = torch.optim.Adam(self._parts, lr=learning_rate, fused=True)
         self._loss = compiled_loss()
 

@@ -6,19 +6,21 @@ python -m benchmarks.image_training [--models 64 256 1024]      a minute or two
 from __future__ import annotations
 
 import argparse
-import datetime
 import gc
 from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
-from benchmarks.image_networks import CompiledStack, PlainNetwork, first_weights, vmapped_step
+from benchmarks.image_networks import CompiledStack, as_inputs, first_weights, vmapped_step
+from cautious.beliefs.image_network import LEARNING_RATE
 from cautious.beliefs.kernels.adam import adam_step
 from cautious.beliefs.kernels.step import FusedImageStep
 from cautious.beliefs.kernels.tuning import Variant, supported_variants
+from cautious.experiments.surroundings import surroundings_line
+from cautious.speed.plain_training import plain_image_network
 
-BATCH, ACTIONS, LEARNING_RATE = 512, 11, 1.6e-3
+BATCH, ACTIONS = 512, 11
 USEFUL_FLOP = {
     "convolve 1": 22 * 22 * 64 * 16 * 2 * BATCH,
     "convolve 2": 8 * 8 * 16 * 1024 * 2 * BATCH,
@@ -47,7 +49,7 @@ def median_microseconds(run: Callable[[], object], repeats: int = 11) -> float:
 def least_bytes(kernels: FusedImageStep) -> dict[str, int]:
     """Through device memory in one model-step, by stage: every input once, every output once."""
     space = kernels._workspace(1, BATCH)
-    parameters = kernels.layout.num_parameters * 4
+    parameters = kernels.network.num_parameters * 4
 
     def one_model(*tensors: Tensor) -> int:
         return sum(tensor[0].nbytes for tensor in tensors)
@@ -80,12 +82,12 @@ def usual_ways(images: Tensor, rewards: Tensor, counts: list[int]) -> Iterator[s
     batch = random_batches(64, 4096)
 
     def plain_step() -> Callable[[], None]:
-        network = PlainNetwork(ACTIONS).cuda()
+        network = plain_image_network(ACTIONS).cuda()
         optimiser = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
 
         def step() -> None:
             optimiser.zero_grad()
-            (network(images[batch[0]]) - rewards[batch[0]]).square().mean().backward()
+            (network(as_inputs(images[batch[0]])) - rewards[batch[0]]).square().mean().backward()
             optimiser.step()
 
         return step
@@ -180,7 +182,7 @@ def main() -> None:
     options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("benchmarks.image_training needs a CUDA device.")
-    print(f"{datetime.date.today()}  {torch.cuda.get_device_name()}, torch {torch.__version__}, batch {BATCH}")
+    print(f"{surroundings_line()}, batch {BATCH}")
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (60_000, 28, 28), generator=generator, dtype=torch.uint8).cuda()
     rewards = torch.rand(60_000, ACTIONS, generator=generator).cuda()

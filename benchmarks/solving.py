@@ -42,39 +42,42 @@ def torch_loop_over_states(rewards: Tensor, level: KofN, num_states: int, num_it
             policy = regret_matching(cumulative)
 
 
-def bench_mdp(num_models: int = 2000, num_iterations: int = 100) -> list[str]:
-    """100 iterations on a sparse MDP of the driving world's size, against sweeps (a few iterations, scaled up)."""
-    mdp = sparse_world()
-    rewards = torch.randn(num_models, 784, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+def bench_mdp() -> list[str]:
+    """On a sparse MDP of the driving world's size."""
+    return against_sweeps("sparse MDP", sparse_world())
+
+
+def bench_driving(num_models: int = 2000, num_iterations: int = 100) -> list[str]:
+    """On the novel driving world itself, whose factors stay sparse; and everything the paper solved there."""
+    mdp = driving_world(novel=True, appearance_probability=0.5).mdp
+    lines = against_sweeps("novel driving world", mdp, num_models, num_iterations)
+    levels = [f"{k}-of-20" for k in (1, 2, 4, 5, 10, 20)]
+    rewards = random_rewards(mdp, num_models)
+    whole = seconds(lambda: solve_mdp(mdp, rewards, levels, num_runs=5, num_iterations=num_iterations))
+    return [*lines, f"  ours, the paper's 6 levels x 5 runs      {whole:9.2f} s   (the paper: 30 x 3 minutes)"]
+
+
+def random_rewards(mdp: TabularMDP, num_models: int) -> Tensor:
+    """[M, S, A], the same ones each time."""
+    shape = num_models, mdp.num_states, mdp.num_actions
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def against_sweeps(name: str, mdp: TabularMDP, num_models: int = 2000, num_iterations: int = 100) -> list[str]:
+    """100 iterations of k-of-N, against Bellman sweeps for every sampled model (a few iterations, scaled up)."""
+    rewards = random_rewards(mdp, num_models)
     solve_mdp(mdp, rewards, LEVEL, num_iterations=2)  # warm up: threads, factor choice
     tracked = seconds(lambda: solve_mdp(mdp, rewards, LEVEL, num_iterations=num_iterations))
     untracked = seconds(lambda: solve_mdp(mdp, rewards, LEVEL, num_iterations=num_iterations, track_exact=False))
     few = 2
     sweeps = seconds(lambda: sweep_iterations(mdp, rewards.numpy(), LEVEL, few)) / few * num_iterations
-    lines = [f"sparse MDP, S=784 A=5, M={num_models}, N=20, T={num_iterations}, one level, one run"]
-    lines.append(f"  sweeps to 1e-6 for each of N rewards     {sweeps:9.2f} s   (measured on {few} iterations)")
-    lines.append(f"  ours, exact value of every iterate       {tracked:9.2f} s   {sweeps / tracked:7.0f} x")
-    lines.append(f"  ours, sampled models only                {untracked:9.2f} s   {sweeps / untracked:7.0f} x")
-    return lines
-
-
-def bench_driving(num_models: int = 2000, num_iterations: int = 100) -> list[str]:
-    """The same on the novel driving world itself, whose factors stay sparse."""
-    mdp = driving_world(novel=True, appearance_probability=0.5).mdp
-    rewards = torch.randn(num_models, 784, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    solve_mdp(mdp, rewards, LEVEL, num_iterations=2)
-    tracked = seconds(lambda: solve_mdp(mdp, rewards, LEVEL, num_iterations=num_iterations))
-    untracked = seconds(lambda: solve_mdp(mdp, rewards, LEVEL, num_iterations=num_iterations, track_exact=False))
-    few = 2
-    sweeps = seconds(lambda: sweep_iterations(mdp, rewards.numpy(), LEVEL, few)) / few * num_iterations
-    levels = [f"{k}-of-20" for k in (1, 2, 4, 5, 10, 20)]
-    whole = seconds(lambda: solve_mdp(mdp, rewards, levels, num_runs=5, num_iterations=num_iterations))
-    lines = [f"novel driving world, M={num_models}, N=20, T={num_iterations}, one level, one run"]
-    lines.append(f"  sweeps to 1e-6 for each of N rewards     {sweeps:9.2f} s   (measured on {few} iterations)")
-    lines.append(f"  ours, exact value of every iterate       {tracked:9.2f} s   {sweeps / tracked:7.0f} x")
-    lines.append(f"  ours, sampled models only                {untracked:9.2f} s   {sweeps / untracked:7.0f} x")
-    lines.append(f"  ours, the paper's 6 levels x 5 runs      {whole:9.2f} s   (the paper: 30 x 3 minutes)")
-    return lines
+    size = f"S={mdp.num_states} A={mdp.num_actions}, M={num_models}, N=20, T={num_iterations}"
+    return [
+        f"{name}, {size}, one level, one run",
+        f"  sweeps to 1e-6 for each of N rewards     {sweeps:9.2f} s   (measured on {few} iterations)",
+        f"  ours, exact value of every iterate       {tracked:9.2f} s   {sweeps / tracked:7.0f} x",
+        f"  ours, sampled models only                {untracked:9.2f} s   {sweeps / untracked:7.0f} x",
+    ]
 
 
 def bench_single_state(num_states: int = 10_000, num_models: int = 2000, num_iterations: int = 100) -> list[str]:

@@ -10,7 +10,6 @@ Some minutes on a GPU. `reward-scale --scale small --device cpu` takes the small
 from __future__ import annotations
 
 import argparse
-import datetime
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from cautious.experiments.image_data import ImageData, load_data
 from cautious.experiments.image_settings import ImageExperiment, Variant, image_experiment_at
 from cautious.experiments.image_studies import behaviour_of
 from cautious.experiments.images import reward_table, training_data
-from cautious.experiments.surroundings import hardware_name
+from cautious.experiments.surroundings import surroundings_line
 from cautious.worlds.images import TASKS
 
 MEASURES = ("correct_probability", "help_probability", "index")
@@ -91,7 +90,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder with the complete sets; the embedded ones if not given")
     parser.add_argument("--task", choices=list(TASKS), default="help-if-available", help="of reward-scale")
     parser.add_argument(
-        "--scale", choices=["paper", "small"], default="paper", help="whose sizes to take, if not given"
+        "--scale", choices=["paper", "small"], default="paper", help="whose sizes to take where they are not given"
     )
     parser.add_argument("--models", type=int, help="128 if not given; the scale's with --scale small")
     parser.add_argument("--epochs", type=int)
@@ -116,7 +115,7 @@ def main() -> None:
         num_test=options.test or whole.num_test,
     )
     data = load_data(experiment, options.data)
-    print(f"{datetime.date.today()}  {hardware_name(options.device)}, torch {torch.__version__}")
+    print(surroundings_line())
     print(f"{experiment.task}: {models} networks; {', '.join(experiment.levels)}")
     for line in lines(experiment, CHOICES[options.choice](experiment, data), data, options.device):
         print(line, flush=True)

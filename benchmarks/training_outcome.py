@@ -8,7 +8,6 @@ By default a tenth of the digits in batches of 128: within the same time that ma
 from __future__ import annotations
 
 import argparse
-import datetime
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,7 +22,7 @@ from cautious.beliefs.training import train
 from cautious.experiments.image_data import ImageData, load_data
 from cautious.experiments.image_settings import ImageExperiment, image_experiment_at
 from cautious.experiments.images import training_data
-from cautious.experiments.surroundings import hardware_name
+from cautious.experiments.surroundings import surroundings_line
 from cautious.worlds.images import TASKS
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -80,7 +79,7 @@ def main() -> None:
     main_one = replace(whole.main, training=settings, fraction=options.fraction)
     experiment = replace(whole, variants=(main_one,), num_train=60_000, num_test=10_000)
     data = load_data(experiment, options.data)
-    print(f"{datetime.date.today()}  {hardware_name(options.device)}, torch {torch.__version__}")
+    print(surroundings_line())
     print(
         f"{options.task}: {options.models} networks x {options.epochs} epochs of {options.fraction:.0%} of "
         f"{len(data.train):,} digits, batch {options.batch}; quantiles {', '.join(f'{q:.0%}' for q in QUANTILES)} over networks"

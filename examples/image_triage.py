@@ -20,9 +20,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from cautious import CautiousPolicy, RewardEnsemble, calibrate
-from cautious.evaluation.calibration import Calibration
-from cautious.policy import Decision
+from cautious import Calibration, CautiousPolicy, Decision, RewardEnsemble, calibrate
 from cautious.report.figures import grid, save_figure
 from cautious.worlds.data import load_images
 

@@ -20,8 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cautious import CautiousPolicy, fit_ensemble
-from cautious.policy import Decision
+from cautious import CautiousPolicy, Decision, fit_ensemble
 from cautious.report.figures import COLOURS, grid, save_figure
 from cautious.seeding import stream
 from cautious.worlds.data import load_images

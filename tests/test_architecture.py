@@ -17,6 +17,7 @@ HOMES = {
     "pooch": "worlds.data",
     "safetensors": "beliefs.files",
     "ray": "experiments.launch",
+    "triton": "beliefs.kernels",
     "matplotlib": "report",
     "PIL": "report",
     "tyro": "cli",

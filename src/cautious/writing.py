@@ -53,7 +53,7 @@ def explained(path: Path) -> Iterator[None]:
     except CautiousError:
         raise
     except OSError as error:
-        way_out = "See to it"
+        way_out = "Put that right"
         if error.errno in NO_ROOM:
             way_out = "Make room on the disk"
         elif error.errno in NOT_ALLOWED:

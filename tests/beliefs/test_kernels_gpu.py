@@ -24,14 +24,15 @@ ON_GPU = [
 
 def maps_and_features(case: Case, given: Problem, variant: str) -> tuple[Tensor, Tensor]:
     """What both convolutions leave behind: the first map and the features, encoded, of every model."""
+    from cautious.beliefs.image_network import ImageNetwork
     from cautious.beliefs.kernels import launches
-    from cautious.beliefs.kernels.layout import ImageLayout, padded_batch
+    from cautious.beliefs.kernels.layout import dense_size, padded_batch
     from cautious.beliefs.kernels.tuning import Variant
     from cautious.beliefs.kernels.workspace import Workspace
 
-    shape, chosen = ImageLayout(case.num_actions, case.has_help_bit), Variant(variant)
+    shape, chosen = ImageNetwork(case.num_actions, case.has_help_bit), Variant(variant)
     padded = padded_batch(case.batch_size)
-    space = Workspace(case.num_models, padded, shape.dense_size + 1, chosen, given.images.device)
+    space = Workspace(case.num_models, padded, dense_size(shape) + 1, chosen, given.images.device)
     launches.pack(space, given.parameters, shape, chosen)
     launches.gather(space, given.images, given.batch)
     if chosen is Variant.HOPPER:

@@ -78,7 +78,7 @@ def test_sparse_and_dense_agree(generator, side):
     dense.dynamics.matrix = torch.from_numpy(rows.toarray())  # a dense input this sparse is stored sparse: undo that
     assert sparse.dynamics.is_sparse
     assert not dense.dynamics.is_sparse
-    assert torch.allclose(sparse.transitions.to_dense(), dense.transitions)
+    assert torch.equal(sparse.transitions.to_dense(), dense.transitions)
     policy = random_policy(generator, 3, size, 4)
     reward = torch.randn(3, size, 4, generator=generator, dtype=torch.float64)
     ours, theirs = sparse.evaluate(policy), dense.evaluate(policy)

@@ -146,7 +146,9 @@ class Columns:
             )
             actions = _all_text(found["actions"]) or ()
         except (KeyError, TypeError, ValueError):
-            raise BadFileError("belief: what it keeps of its table are no columns.") from None
+            raise BadFileError(
+                "belief: what it keeps of its table does not describe columns; the file is damaged or another program's."
+            ) from None
         width = sum(1 if feature.texts is None else len(feature.texts) for feature in features)
         if (len(actions), (width,)) != (belief.num_actions, belief.state_shape):
             raise BadFileError(

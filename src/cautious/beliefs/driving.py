@@ -123,7 +123,7 @@ def _from_row(rows: Tensor, num_models: int) -> Tensor:
 
 
 class DrivingNetwork:
-    """The stacked network with the familiar world's pairs as its training data (`beliefs.training.StackedNetwork`)."""
+    """The stacked network with the familiar world's pairs as its training data (`beliefs.shards.StackedNetwork`)."""
 
     name = "driving-2x2conv-32"
     num_parameters = NUM_PARAMETERS

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.kernels import triton_available
-from cautious.beliefs.shards import Batch, Shard, StackedNetwork, TrainingSettings
+from cautious.beliefs.shards import BETA_1, BETA_2, EPSILON, Batch, Shard, StackedNetwork, TrainingSettings
 from cautious.beliefs.shuffling import coin_flips, shuffles
 from cautious.seeding import seed_of
 
@@ -78,10 +78,9 @@ def adam_step(shard: Shard, gradient: Tensor, step: int, learning_rate: float, w
             shard.parameters, gradient, *moments, step=step, learning_rate=learning_rate, weight_decay=weight_decay
         )
         return
-    beta1, beta2, epsilon = 0.9, 0.999, 1e-8
     if weight_decay:
         gradient = gradient + weight_decay * shard.parameters
-    shard.first_moment.mul_(beta1).add_(gradient * (1 - beta1))
-    shard.second_moment.mul_(beta2).add_(gradient.square_().mul_(1 - beta2))
-    scale = (shard.second_moment / (1 - beta2**step)).sqrt_().add_(epsilon)
-    shard.parameters.sub_((shard.first_moment / scale).mul_(learning_rate / (1 - beta1**step)))
+    shard.first_moment.mul_(BETA_1).add_(gradient * (1 - BETA_1))
+    shard.second_moment.mul_(BETA_2).add_(gradient.square_().mul_(1 - BETA_2))
+    scale = (shard.second_moment / (1 - BETA_2**step)).sqrt_().add_(EPSILON)
+    shard.parameters.sub_((shard.first_moment / scale).mul_(learning_rate / (1 - BETA_1**step)))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cautious.beliefs.diagnosis import BeliefWarning, diagnose, unfamiliar_states
 from cautious.beliefs.ensemble import RewardEnsemble
-from cautious.beliefs.image_network import SIDE, as_images
+from cautious.beliefs.image_network import LEARNING_RATE, SIDE, as_images
 from cautious.beliefs.images import ImageTraining
 from cautious.beliefs.loss import checked_rewards
 from cautious.beliefs.module_network import ModuleNetwork, ModuleTraining, as_inputs
@@ -125,7 +125,7 @@ def _as_states(inputs: ArrayLike, network: NetworkChoice) -> Tensor:
 def _suited_rate(network: NetworkChoice, states: Tensor) -> float:
     """The learning rate where none is given; `benchmarks/learning_rate.py` compares others for vectors."""
     if states.dtype == torch.uint8:
-        return 0.0016
+        return LEARNING_RATE
     if callable(network):
         return 0.001
     return min(0.01, 0.03 / states[0].numel() ** 0.5)  # each step moves a unit by the sum over its inputs

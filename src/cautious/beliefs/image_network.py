@@ -31,6 +31,9 @@ from cautious.beliefs.image_layers import (
 from cautious.errors import InvalidInputError
 from cautious.types import as_float_tensor, check_finite
 
+LEARNING_RATE = 0.0016
+"""Adam's, appendix B.1."""
+
 
 @dataclass(frozen=True)
 class ImageNetwork:

@@ -30,6 +30,8 @@ from cautious.seeding import seed_of, stream
 from cautious.types import as_number, parse_count
 
 FILE_NAME = re.compile(r"models-(\d+)-(\d+)\.safetensors")
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
+"""Adam's, PyTorch's defaults."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def state_numbers(states: Any, num_states: int, name: str = "states") -> Tensor:
     numbers = as_float_tensor(states, name)
     if (states.dtype if isinstance(states, Tensor) else np.asarray(states).dtype) in (torch.bool, np.dtype(bool)):
         raise InvalidInputError(
-            f"{name}: truth values are no numbers; of a mask, pass where it is True (its nonzero())."
+            f"{name}: expected numbers, got truth values; for a mask, pass the places where it is True (its nonzero())."
         )
     whole = numbers.long()
     if numbers.dim() != 1 or not len(numbers) or bool((whole != numbers).any()):

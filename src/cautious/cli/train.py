@@ -94,11 +94,12 @@ class Train:
         from cautious.beliefs.columns import KEPT_AS
         from cautious.beliefs.diagnosis import BeliefWarning
         from cautious.beliefs.fit import fit_ensemble
+        from cautious.beliefs.saved import DESCRIPTION
         from cautious.errors import InvalidInputError
         from cautious.types import as_folder
 
         folder = as_folder(self.out, "out")
-        if (folder / "ensemble.json").exists():
+        if (folder / DESCRIPTION).exists():
             raise InvalidInputError(f"out={str(folder)!r} holds a belief already; choose another folder, or delete it.")
         columns, *experience = self._experience()
         with warnings.catch_warnings():

@@ -54,7 +54,7 @@ def calibrate(
     the draw of the familiar states, the level that comes out keeps its promise on all of them.
 
     Args:
-        policy: Its belief, and n of its level; its k is what is looked for. An ordinary policy (n-of-n) departs never.
+        policy: Its belief, and n of its level; its k is what is looked for. An ordinary policy (n-of-n) never departs.
         familiar_states: States like those to come, and not those that the belief was trained on: [B, ...] as `decide` takes.
         at_most: The rate that is allowed, in (0, 1).
         confidence: How certain to be, in (0, 1). With fewer states than these two need, it warns and returns n-of-n.
@@ -91,7 +91,9 @@ def _warn_of_no_caution(num_states: int, at_most: float, confidence: float, fail
     """Say why the ordinary level came out: too few states to show any rate, even nought, or models that differ too much."""
     needed = math.log(1 - confidence) / math.log1p(-at_most)  # (1 - at_most)^B <= 1 - confidence; may be infinite
     if num_states < needed:
-        enough = f"give at least {math.ceil(needed)}, or" if needed <= LARGEST_COUNT else "nobody has enough of them:"
+        enough = (
+            f"give at least {math.ceil(needed)}, or" if needed <= LARGEST_COUNT else "no number of states is enough:"
+        )
         text = (
             f"familiar_states: {num_states} are too few to show a rate of at most {at_most:g} with confidence {confidence:g}, "
             f"so the ordinary level came out; {enough} allow more."

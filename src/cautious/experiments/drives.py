@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from cautious.beliefs.driving import DrivingEnsemble
+from cautious.beliefs.saved import DESCRIPTION
 from cautious.errors import MissingFileError
 from cautious.experiments.driving import belief
 from cautious.experiments.driving_settings import experiment_at
@@ -50,7 +51,7 @@ def trained_belief(folder: Path | None, out: Path, progress: Progress | None) ->
             raise MissingFileError(f"{folder}: holds no trained belief; pass the folder of a finished driving run.")
         return DrivingEnsemble.load(folder / "belief")
     for known in (out, *KNOWN_RUNS):
-        if (known / "belief" / "ensemble.json").exists():
+        if (known / "belief" / DESCRIPTION).exists():
             return DrivingEnsemble.load(known / "belief")
     experiment = experiment_at("demo")
     store = Store.create(out, "driving", experiment.as_settings())

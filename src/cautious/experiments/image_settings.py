@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from cautious.beliefs.image_network import LEARNING_RATE
 from cautious.beliefs.shards import TrainingSettings
 from cautious.errors import InvalidInputError
 from cautious.ops.risk import KofN
 from cautious.worlds.images import ImageTask, image_task
-
-LEARNING_RATE = 0.0016  # appendix B.1
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from cautious.solvers.bandit import solve_bandit
 from cautious.solvers.decision import total_variation
 from cautious.types import Regime, Sampling
 from cautious.worlds.data import ImageSet
+from cautious.worlds.data.sources import SETS
 
 DIAL_N = 20
 NUM_SAMPLES = 8
 """Images shown of those on which the cautious policy departs most, and least, from the ordinary one."""
-NUM_CLASSES = {"digits": 10, "fashion": 10, "letters": 26}
 QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
 SOLVED_ENTRIES = 2**22
 """Policies that are solved together on a CPU have at most this many entries, or are of one level. Solving holds about twenty
@@ -45,7 +45,7 @@ def behaviour_of(experiment: ImageExperiment, rewards: Tensor, images: ImageSet,
         tell: Told how far solving is.
     """
     labels = _right_actions(images)
-    num_labels = NUM_CLASSES[images.name]
+    num_labels = SETS[images.name].num_classes
     help_action = experiment.image_task.help_action
     numbers: dict[str, Any] = {
         "levels": list(experiment.levels),

@@ -8,7 +8,9 @@ from matplotlib.figure import Figure
 
 from cautious.experiments.driving import stage_name
 from cautious.experiments.store import Store
+from cautious.ops.risk import KofN
 from cautious.report.figures import COLOURS, FigureEntry, grid
+from cautious.solvers.decision import total_variation
 from cautious.worlds.driving_picture import as_picture
 from cautious.worlds.driving_rules import DrivingState
 
@@ -21,7 +23,7 @@ PANELS = {
 
 def plot_statistic(axes: Axes, numbers: dict, name: str) -> None:
     """One safety statistic against k: a star a run, the mean of runs, exact sampling, and two ordinary baselines."""
-    ks = [int(level.split("-")[0]) for level in numbers["levels"]]
+    ks = [KofN.parse(level).k for level in numbers["levels"]]
     places = np.arange(len(ks))
     runs = np.array(numbers["statistics"]["queue"][name])
     for column in range(runs.shape[1]):
@@ -95,8 +97,8 @@ def difference_figure(store: Store) -> Figure:
     """Where the most cautious policy differs from the ordinary one: total variation in each state, by car and obstacles."""
     probability = store.manifest["settings"]["default_probability"]
     stage = stage_name(probability)
-    policy, levels = store.arrays(stage)["exact_policy"].numpy(), store.numbers(stage)["levels"]
-    distance = 0.5 * np.abs(policy[0] - policy[-1]).sum(axis=-1).reshape(4, 4, 7, 7)  # column, speed, left, right
+    policy, levels = store.arrays(stage)["exact_policy"], store.numbers(stage)["levels"]
+    distance = total_variation(policy[0], policy[-1]).reshape(4, 4, 7, 7).numpy()  # column, speed, left, right
     names = ["-", *(f"{row},{column}" for row in range(3) for column in (0, 1))]
     right_names = ["-", *(f"{row},{column}" for row in range(3) for column in (2, 3))]
     figure, panels = grid(2, 4, width=2.7, height=2.7)

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from cautious.experiments.store import Store
+from cautious.ops.risk import KofN
 from cautious.report.figures import grid
 from cautious.report.image_panels import SET_COLOURS, colours_of, from_zero, legend, level_legend, say, tidy
 from cautious.report.image_run import REGIMES, ImageRun, as_tensor, bit_words, in_words
@@ -78,7 +79,7 @@ def dial_figure(store: Store) -> Figure:
 
 
 def _plot_dial(axes: Axes, study: dict[str, Any], images: str, name: str) -> None:
-    ks = [int(level.split("-")[0]) for level in study["levels"]]
+    ks = [KofN.parse(level).k for level in study["levels"]]
     for regime, style in STYLES.items():
         values = FACTORS[name] * as_tensor(study["behaviour"][str(regime)][name])
         axes.plot(ks, values.numpy(), style, color=SET_COLOURS[images], marker="o", markersize=3)

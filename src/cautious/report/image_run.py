@@ -14,14 +14,20 @@ from cautious.experiments.image_settings import image_experiment_at
 from cautious.experiments.images import Stage
 from cautious.experiments.store import Store
 from cautious.types import Regime
+from cautious.worlds.data.sources import complete_size
 from cautious.worlds.images import ImageTask, image_task
 
 REGIMES = {Regime.ALL_STATES: "all-images", Regime.SINGLE_STATE: "single-image"}
 """The regimes in the paper's words for images."""
 NOVEL = ("fashion", "letters")
 BITS = {None: "", True: "available", False: "unavailable"}
-PAPER_MODELS, PAPER_DIGITS, PAPER_LETTERS = 2000, 60_000, 20_800
-PAPER_SETS = {"digits, train": PAPER_DIGITS, "digits, test": 10_000, "fashion, test": 10_000}
+PAPER_MODELS = 2000
+PAPER_DIGITS, PAPER_LETTERS = complete_size("digits", "train"), complete_size("letters", "test")
+PAPER_SETS = {
+    "digits, train": PAPER_DIGITS,
+    "digits, test": complete_size("digits", "test"),
+    "fashion, test": complete_size("fashion", "test"),
+}
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,11 @@ from cautious.errors import InvalidInputError
 SETTINGS_TABLE = "parameters_last_action_std"
 """The ninth table, of training settings; its cells are no percentages."""
 
+DRIVING_MODEL_EPOCH = 25 * 60 / 51_200
+"""Seconds of training a driving model for one epoch, appendix B.2: 25 minutes a model, 833 CPU-hours for all (835 in all)."""
+DRIVING_SOLVE = 180.0
+"""Seconds of 100 iterations of driving CFR, appendix B.2."""
+
 
 class Printed(NamedTuple):
     """A cell as printed, in percent."""

@@ -10,16 +10,15 @@ import torch
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.image_network import ImageNetwork
 from cautious.experiments.driving_settings import DrivingExperiment, experiment_at
+from cautious.experiments.image_data import sets_at_hand
 from cautious.experiments.image_settings import ImageExperiment, image_experiment_at
 from cautious.experiments.image_studies import behaviour_of, dial_study, model_study
 from cautious.experiments.progress import Tell
 from cautious.solvers.mdp import solve_mdp
 from cautious.speed.measures import seconds
-from cautious.worlds.data import ImageSet, has_images
+from cautious.worlds.data import ImageSet
+from cautious.worlds.data.sources import complete_size
 from cautious.worlds.driving import driving_world
-
-SIZES = {"train": 60_000, "digits": 10_000, "fashion": 10_000, "letters": 20_800}
-"""Images of the complete sets."""
 
 FEW_IMAGES, FEW_ITERATIONS = 32, 5
 """What solving is measured on; it grows linearly in both."""
@@ -55,10 +54,10 @@ def looking(num_models: int, num_images: int, device: torch.device) -> float:
 
 def image_seconds(experiment: ImageExperiment, rates: Rates, device: torch.device) -> float:
     """About how long an image experiment trains, predicts and solves."""
-    sets = [name for name in ("digits", "fashion", "letters") if name != "letters" or has_images("letters")]
-    counts = [min(SIZES[name], experiment.num_test or SIZES[name]) for name in sets]
+    sizes = [complete_size(name, "test") for name in sets_at_hand()]
+    counts = [min(size, experiment.num_test or size) for size in sizes]
     bits = 2 if experiment.image_task.help_bit else 1
-    familiar = experiment.num_train or SIZES["train"]
+    familiar = experiment.num_train or complete_size("digits", "train")
     training = sum(
         variant.training.num_models
         * variant.training.num_epochs

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from cautious.beliefs.driving import familiar_network
 from cautious.beliefs.ensemble import SHIPPED, RewardEnsemble
+from cautious.beliefs.image_network import LEARNING_RATE
 from cautious.beliefs.images import ImageTraining
 from cautious.beliefs.shards import TrainingSettings
 from cautious.beliefs.training import train
@@ -74,8 +75,8 @@ def image_training(batch_size: int, num_images: int, num_models: int, device: to
     plain = plain_image_seconds(batch_size, max(1, num_images // batch_size), device=device)
     digits = load_images("digits", "train", EMBEDDED)
     lesson = ImageTraining(digits.images[:num_images], ask_for_help_rewards(digits.labels[:num_images]))
-    train(lesson, TrainingSettings(2, 1, batch_size, 0.0016), device=device)
-    settings = TrainingSettings(num_models, 1, batch_size, 0.0016)
+    train(lesson, TrainingSettings(2, 1, batch_size, LEARNING_RATE), device=device)
+    settings = TrainingSettings(num_models, 1, batch_size, LEARNING_RATE)
     ours = seconds(lambda: train(lesson, settings, device=device)) / (num_models * lesson.num_samples)
     return Comparison(
         f"train an image network, an image (batch {batch_size})", "one after another, PyTorch", plain, ours

@@ -7,6 +7,7 @@ import time
 import torch
 from torch import Tensor, nn
 
+from cautious.beliefs.image_network import LEARNING_RATE
 from cautious.worlds.data import load_images
 from cautious.worlds.data.find import EMBEDDED
 from cautious.worlds.driving import driving_world
@@ -73,7 +74,7 @@ def plain_image_seconds(
     layout = torch.channels_last if channels_last else torch.contiguous_format
     network = plain_image_network().to(device)
     network.to(memory_format=layout)  # type: ignore[call-overload]
-    optimiser = torch.optim.Adam(network.parameters(), lr=0.0016)
+    optimiser = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
     generator = torch.Generator().manual_seed(0)
     pictures, rewards = digits.images.to(device), ask_for_help_rewards(digits.labels).float().to(device)
     started = 0.0

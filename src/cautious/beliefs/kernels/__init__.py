@@ -1,6 +1,6 @@
-"""Fused Triton kernels that train many copies of the paper's image network at once.
+"""Fused Triton kernels that train many copies of the paper's networks at once: images (`step`) and driving (`driving_fused`).
 
-Nothing here imports Triton until it is used: `cautious.beliefs.kernels.step` does, and is for machines that have it.
+Nothing here imports Triton until it is used: those two do, and are for machines that have it.
 """
 
 from __future__ import annotations
@@ -9,5 +9,5 @@ from importlib.util import find_spec
 
 
 def triton_available() -> bool:
-    """Whether Triton is installed, so that `cautious.beliefs.kernels.step` can be imported."""
+    """Whether Triton is installed, so that `step` and `driving_fused` can be imported."""
     return find_spec("triton") is not None

@@ -7,30 +7,31 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from cautious.beliefs.shards import BETA_1, BETA_2, EPSILON
 from cautious.errors import InvalidInputError
 
-BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
-"""PyTorch's defaults."""
-
 BLOCK = 1024
+_BETA_1, _BETA_2, _EPSILON = tl.constexpr(BETA_1), tl.constexpr(BETA_2), tl.constexpr(EPSILON)
 
 
 @triton.jit
-def _adam(
-    parameters, gradient, first_moment, second_moment, rate, correction, decay, size,
-    BETA_1: tl.constexpr, BETA_2: tl.constexpr, EPSILON: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+def adam_at(weights, mean, square, at, mask, slope, rate, correction, decay):
+    """One step of Adam on the weights at `at` (`beliefs.epochs.adam_step`)."""
+    weight = tl.load(weights + at, mask=mask, other=0.0)
+    slope += decay * weight
+    m = _BETA_1 * tl.load(mean + at, mask=mask, other=0.0) + (1 - _BETA_1) * slope
+    v = _BETA_2 * tl.load(square + at, mask=mask, other=0.0) + (1 - _BETA_2) * slope * slope
+    tl.store(mean + at, m, mask=mask)
+    tl.store(square + at, v, mask=mask)
+    tl.store(weights + at, weight - rate * m / (tl.sqrt(v * correction) + _EPSILON), mask=mask)
+
+
+@triton.jit
+def _adam(parameters, gradient, first_moment, second_moment, rate, correction, decay, size, BLOCK: tl.constexpr):
     """`BLOCK` parameters a program; each is updated by itself, so models stay apart."""
     n = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = n < size
-    weight = tl.load(parameters + n, mask=inside)
-    slope = tl.load(gradient + n, mask=inside) + decay * weight
-    mean = BETA_1 * tl.load(first_moment + n, mask=inside) + (1 - BETA_1) * slope
-    square = BETA_2 * tl.load(second_moment + n, mask=inside) + (1 - BETA_2) * slope * slope
-    weight -= rate * mean / (tl.sqrt(square * correction) + EPSILON)
-    tl.store(first_moment + n, mean, mask=inside)
-    tl.store(second_moment + n, square, mask=inside)
-    tl.store(parameters + n, weight, mask=inside)
+    slope = tl.load(gradient + n, mask=n < size)
+    adam_at(parameters, first_moment, second_moment, n, n < size, slope, rate, correction, decay)
 
 
 def adam_step(
@@ -63,5 +64,5 @@ def adam_step(
     size = parameters.numel()
     _adam[(triton.cdiv(size, BLOCK),)](
         parameters, gradient, first_moment, second_moment, rate, correction, weight_decay, size,
-        BETA_1, BETA_2, EPSILON, BLOCK, num_warps=4,
+        BLOCK, num_warps=4,
     )  # fmt: skip

@@ -7,18 +7,17 @@ models are in the call and however the epochs are cut into calls.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-import triton.language as tl
 from torch import Tensor
 
 from cautious.beliefs.driving_inputs import NUM_PARAMETERS, PairInputs
-from cautious.beliefs.kernels.adam import BETA_1, BETA_2
 from cautious.beliefs.kernels.driving_step import SCRATCH, train_model
 from cautious.beliefs.kernels.driving_tables import pair_tables
-from cautious.beliefs.kernels.tuning import interpreted
-from cautious.beliefs.shards import Shard, TrainingSettings
+from cautious.beliefs.kernels.streams import side_by_side, streams_of
+from cautious.beliefs.kernels.tuning import bound, interpreted
+from cautious.beliefs.shards import BETA_1, BETA_2, Shard, TrainingSettings
 from cautious.errors import InvalidInputError
 from cautious.seeding import seed_of
 
@@ -56,7 +55,6 @@ class FusedDrivingTraining:
         self._tables = [table.to(self._device) for table in tables[1:]]
         self._most = int(tables.starts.diff().max())
         self._targets = targets.to(torch.float32).contiguous()
-        self._streams = [] if interpreted() else [torch.cuda.Stream(self._device) for _ in range(NUM_STREAMS)]
 
     def train_epochs(self, shard: Shard, settings: TrainingSettings, num_epochs: int) -> None:
         """Advance a shard by `num_epochs` in place; `losses` are the means over the last of them.
@@ -69,7 +67,7 @@ class FusedDrivingTraining:
                 raise InvalidInputError(f"shard: expected contiguous [{num_models}, {NUM_PARAMETERS}] tensors.")
         state = [shard.parameters, shard.first_moment, shard.second_moment, shard.losses]
         seeds = [seed_of(settings.seed, "shuffle", model) for model in shard.models]
-        num_batches = -(-len(self._targets) // settings.batch_size)
+        num_batches = settings.num_batches(len(self._targets))
         rates = corrections(shard.epoch * num_batches, num_epochs * num_batches, settings.learning_rate)
         tensors = [*state, torch.tensor(seeds, device=self._device), *self._workspace(num_models, num_batches)]
         call = _Call([*tensors, rates.to(self._device)], settings, shard.epoch)
@@ -93,16 +91,12 @@ class FusedDrivingTraining:
         chain = _cut(
             range(call.first_epoch, call.first_epoch + num_epochs), min(MAX_LAUNCHES, num_epochs // MIN_EPOCHS)
         )
-        current = torch.cuda.current_stream(self._device)
-        streams = self._streams[: len(groups)]
-        for stream in streams:
-            stream.wait_stream(current)
-        for stream, models in zip(streams, groups, strict=True):
-            with torch.cuda.stream(stream):
-                for epochs in chain:
-                    self._launch(call, models, epochs)
-        for stream in streams:
-            current.wait_stream(stream)
+        streams = streams_of(self._device, NUM_STREAMS)[: len(groups)]
+        with side_by_side(streams):
+            for stream, models in zip(streams, groups, strict=True):
+                with torch.cuda.stream(stream):
+                    for epochs in chain:
+                        self._launch(call, models, epochs)
 
     def _launch(self, call: _Call, models: range, epochs: range) -> None:
         """One kernel: some epochs of some of the call's models."""
@@ -110,8 +104,8 @@ class FusedDrivingTraining:
         options = {} if interpreted() or torch.version.hip else {"maxnreg": MAX_REGISTERS}
         train_model[(len(models),)](
             *call.tensors, self._members, self._targets, *self._tables, float(call.settings.weight_decay),
-            models.start, call.first_epoch, epochs.start, _bound(len(epochs)),
-            num_pairs, batch_size, _bound(-(-num_pairs // batch_size)),
+            models.start, call.first_epoch, epochs.start, bound(len(epochs)),
+            num_pairs, batch_size, bound(call.settings.num_batches(num_pairs)),
             self._members.shape[1], self._most, TILE, interpreted(), 1 << (num_pairs - 1).bit_length(),
             num_warps=4, **options,
         )  # fmt: skip
@@ -130,11 +124,6 @@ def _cut(whole: range, num_parts: int) -> list[range]:
     num_parts = max(1, min(num_parts, len(whole)))
     borders = [whole.start + len(whole) * number // num_parts for number in range(num_parts + 1)]
     return [range(start, end) for start, end in pairwise(borders)]
-
-
-def _bound(count: int) -> Any:
-    """A loop's bound: a run-time number on a GPU, a constant in the interpreter, which cannot count to another."""
-    return tl.constexpr(count) if interpreted() else count
 
 
 def corrections(first_step: int, num_steps: int, learning_rate: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""Pairs of one head through hidden and output layer and back, and Adam: parts of the kernel that trains driving networks."""
+"""Pairs of one head through hidden and output layer and back: parts of the kernel that trains driving networks."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ import triton
 import triton.language as tl
 
 from cautious.beliefs import driving_inputs as driving
-from cautious.beliefs.kernels.adam import BETA_1 as _BETA_1
-from cautious.beliefs.kernels.adam import BETA_2 as _BETA_2
-from cautious.beliefs.kernels.adam import EPSILON as _EPSILON
 
-BETA_1, BETA_2, EPSILON = tl.constexpr(_BETA_1), tl.constexpr(_BETA_2), tl.constexpr(_EPSILON)
 HIDDEN = tl.constexpr(driving.NUM_HIDDEN)
 
 
@@ -34,18 +30,6 @@ def _add_product(binary, x, sums, EXACT: tl.constexpr):
         low.to(tl.bfloat16),
     )  # before the first product: fewer barriers
     return tl.dot(binary, c, tl.dot(binary, b, tl.dot(binary, a, sums)))
-
-
-@triton.jit
-def adam(weights, mean, square, at, mask, slope, rate, correction, decay):
-    """One step of Adam on the weights at `at` (`beliefs.epochs.adam_step`)."""
-    weight = tl.load(weights + at, mask=mask, other=0.0)
-    slope += decay * weight
-    m = BETA_1 * tl.load(mean + at, mask=mask, other=0.0) + (1 - BETA_1) * slope
-    v = BETA_2 * tl.load(square + at, mask=mask, other=0.0) + (1 - BETA_2) * slope * slope
-    tl.store(mean + at, m, mask=mask)
-    tl.store(square + at, v, mask=mask)
-    tl.store(weights + at, weight - rate * m / (tl.sqrt(v * correction) + EPSILON), mask=mask)
 
 
 @triton.jit

@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 from cautious.beliefs import driving_inputs as driving
+from cautious.beliefs.kernels.adam import adam_at
 from cautious.beliefs.kernels.driving_batches import write_batches
 from cautious.beliefs.kernels.driving_layers import (
     CHANNELS,
@@ -19,7 +20,7 @@ from cautious.beliefs.kernels.driving_layers import (
     parts_of_rows,
     write_features,
 )
-from cautious.beliefs.kernels.driving_pairs import adam, pairs_of_head
+from cautious.beliefs.kernels.driving_pairs import pairs_of_head
 
 HEADS = tl.constexpr(driving.NUM_SPEEDS)
 HIDDEN_START = tl.constexpr(driving.SIZES["convolution"])
@@ -63,16 +64,16 @@ def _step(
         to_layer = layer_gradient(features, to_parts, starts, line, MOST)
         tl.debug_barrier()  # every thread has read the old weights
         at = start + line[:, None] * WIDTH + unit[None, :]
-        adam(weights, mean, square, at, (line < INPUTS)[:, None], to_layer, rate, correction, decay)
-        adam(weights, mean, square, out + unit, unit >= 0, to_output, rate, correction, decay)
+        adam_at(weights, mean, square, at, (line < INPUTS)[:, None], to_layer, rate, correction, decay)
+        adam_at(weights, mean, square, out + unit, unit >= 0, to_output, rate, correction, decay)
         one = tl.arange(0, 1)
-        adam(weights, mean, square, out + HIDDEN + one, one == 0, to_bias, rate, correction, decay)
+        adam_at(weights, mean, square, out + HIDDEN + one, one == 0, to_bias, rate, correction, decay)
         first = last
     row = tl.arange(0, R) + (first >> 20)
     tap, channel = tl.arange(0, 32)[:, None], tl.arange(0, 16)[None, :]
     to_kernel = kernel_gradient(patches, to_features, row, tl.load(slots + row))
     inside = (tap < TAPS) & (channel < CHANNELS)
-    adam(weights, mean, square, tap * CHANNELS + channel, inside, to_kernel, rate, correction, decay)
+    adam_at(weights, mean, square, tap * CHANNELS + channel, inside, to_kernel, rate, correction, decay)
     tl.debug_barrier()  # every thread sees the new weights
     return squares
 

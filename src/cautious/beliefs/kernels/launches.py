@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
-import triton.language as tl
 from torch import Tensor
 
+from cautious.beliefs.image_network import ImageNetwork
 from cautious.beliefs.kernels import backward, dense, forward, layout, packing
-from cautious.beliefs.kernels.layout import ImageLayout
-from cautious.beliefs.kernels.tuning import Variant, interpreted
+from cautious.beliefs.kernels.tuning import Variant, bound
 from cautious.beliefs.kernels.workspace import Workspace
 
 
-def pack(space: Workspace, parameters: Tensor, shape: ImageLayout, variant: Variant) -> None:
+def pack(space: Workspace, parameters: Tensor, network: ImageNetwork, variant: Variant) -> None:
     """16-bit forms of all weights."""
     num_models, P = parameters.shape
-    help_bit = int(shape.has_help_bit)
+    help_bit = int(network.help_bit)
     packing.pack_small[(19, num_models)](
-        parameters, space.weights_1, space.packed, shape.num_actions, P, help_bit, packing.PACKED
+        parameters, space.weights_1, space.packed, network.num_actions, P, help_bit, packing.PACKED
     )
     windows = None if variant is Variant.HOPPER else space.weights_2
     packing.pack_conv2[(16, num_models)](parameters, windows, space.weights_2t, P)
@@ -39,7 +36,7 @@ def convolve_1(space: Workspace, parameters: Tensor, variant: Variant) -> None:
     num_models, P = parameters.shape
     B, block = space.padded, space.tuning.conv1_block
     forward.convolve_1[(layout.MAP_1 * B // block, num_models)](
-        space.pixels, space.weights_1, parameters, space.map_1, _bound(layout.MAP_1),
+        space.pixels, space.weights_1, parameters, space.map_1, bound(layout.MAP_1),
         P, B, block, space.tuning.conv1_stages, variant.has_ptx,
     )  # fmt: skip
 
@@ -49,7 +46,7 @@ def convolve_2(space: Workspace, parameters: Tensor, variant: Variant) -> None:
     num_models, P = parameters.shape
     B, block = space.padded, space.tuning.conv2_block
     forward.convolve_2[(16 * B // block, num_models)](
-        space.map_1.view(torch.float16), space.weights_2, parameters, space.features, _bound(25),
+        space.map_1.view(torch.float16), space.weights_2, parameters, space.features, bound(25),
         P, B, block, space.tuning.conv2_stages, variant.has_ptx, num_warps=8 if block == 256 else 4,
     )  # fmt: skip
 
@@ -68,7 +65,7 @@ def linear_layers(
     coins: Tensor,
     tables: Tensor,
     loss_weights: Tensor,
-    shape: ImageLayout,
+    network: ImageNetwork,
     slope_scale: float,
 ) -> None:
     """Linear layers and loss, forward and backward."""
@@ -76,8 +73,8 @@ def linear_layers(
     B, block = space.padded, space.tuning.dense_block
     dense.dense_and_loss[(B // block, num_models)](
         space.features, space.packed, parameters, batch, coins, tables, loss_weights, space.gradient_2,
-        space.dense_partials, batch.shape[1], batch.stride(0), coins.stride(0), tables.shape[1], slope_scale, _bound(4),
-        shape.num_actions, P, B, block, int(shape.has_help_bit), space.dense_partials.shape[2], packing.PACKED,
+        space.dense_partials, batch.shape[1], batch.stride(0), coins.stride(0), tables.shape[1], slope_scale, bound(4),
+        network.num_actions, P, B, block, int(network.help_bit), space.dense_partials.shape[2], packing.PACKED,
         num_warps=8 if block == 128 else 4,
     )  # fmt: skip
 
@@ -91,11 +88,11 @@ def convolution_gradients(space: Workspace, num_models: int, variant: Variant) -
         return
     B, tuning = space.padded, space.tuning
     backward.conv2_gradient[(5, num_models)](
-        space.map_1.view(torch.float16), space.gradient_2, space.conv2_partials, _bound(16 * B // 64),
+        space.map_1.view(torch.float16), space.gradient_2, space.conv2_partials, bound(16 * B // 64),
         B, 64, tuning.conv2_gradient_stages,
     )  # fmt: skip
     backward.conv1_gradient[(space.conv1_partials.shape[1], num_models)](
-        space.map_1, space.gradient_2, space.pixels, space.weights_2t, space.conv1_partials, _bound(layout.MAP_1),
+        space.map_1, space.gradient_2, space.pixels, space.weights_2t, space.conv1_partials, bound(layout.MAP_1),
         B, tuning.conv1_gradient_block, tuning.conv1_gradient_stages, variant.has_ptx,
     )  # fmt: skip
 
@@ -107,7 +104,7 @@ def collect(
     num_models, P = gradient.shape
     num_partials, stride = space.dense_partials.shape[1:]
     packing.add_partials[(9, num_models)](
-        space.conv1_partials, gradient, losses, _bound(space.conv1_partials.shape[1]), 0, layout.CONV1_SIZE, scale,
+        space.conv1_partials, gradient, losses, bound(space.conv1_partials.shape[1]), 0, layout.CONV1_SIZE, scale,
         0.0, 1024, P, layout.CONV1_SIZE, 128,
     )  # fmt: skip
     if variant is Variant.HOPPER:
@@ -115,11 +112,6 @@ def collect(
     else:
         packing.fold_windows[(16, num_models)](space.conv2_partials, gradient, scale, P)
     packing.add_partials[(triton.cdiv(stride, 256), num_models)](
-        space.dense_partials, gradient, losses, _bound(num_partials), layout.DENSE_START, stride - 1, scale,
+        space.dense_partials, gradient, losses, bound(num_partials), layout.DENSE_START, stride - 1, scale,
         loss_scale, 0, P, stride, 256,
     )  # fmt: skip
-
-
-def _bound(count: int) -> Any:
-    """A loop's bound: a run-time number on a GPU (see `forward.convolve_2`), a constant in the interpreter."""
-    return tl.constexpr(count) if interpreted() else count

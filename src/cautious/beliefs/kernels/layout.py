@@ -6,25 +6,25 @@ weight followed by its bias.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from cautious.beliefs.image_layers import CHANNELS, HIDDEN, KERNEL, LAST, NUM_FEATURES, POOLED, SIDE
+from cautious.beliefs.image_network import ImageNetwork
 
-SIDE = 28
 PIXELS = SIDE * SIDE
-TAPS = 16
-"""Weights of one 4x4 filter."""
+TAPS = KERNEL * KERNEL
+"""Weights of one filter."""
 
-CHANNELS_1, CHANNELS_2 = 64, 16
-MAP_1 = 11
+CHANNELS_1, CHANNELS_2 = CHANNELS
+MAP_1 = POOLED
 """Side of the pooled first feature map: 12, of which the second convolution's pooled outputs need 11."""
 
-MAP_2 = 4
+MAP_2 = LAST
 """Side of the pooled second feature map."""
 
 PADDED = 14
 """Side of the gradient at the second convolution's 8x8 outputs that pooling keeps, with a border of 3 zeros."""
 
-FEATURES = CHANNELS_2 * MAP_2 * MAP_2
-HIDDEN_1, HIDDEN_2 = 50, 15
+FEATURES = NUM_FEATURES
+HIDDEN_1, HIDDEN_2 = HIDDEN
 MAX_ACTIONS = 16
 
 CONV1_SIZE = CHANNELS_1 * (TAPS + 1)
@@ -51,25 +51,6 @@ def hopper_blocks(padded: int) -> int:
     return largest_block(padded // BATCH_MULTIPLE, 4)
 
 
-@dataclass(frozen=True)
-class ImageLayout:
-    """Sizes of one model's flat parameters."""
-
-    num_actions: int
-    has_help_bit: bool
-
-    @property
-    def num_inputs(self) -> int:
-        """Inputs of the first linear layer: 256, and one more with a help bit."""
-        return FEATURES + int(self.has_help_bit)
-
-    @property
-    def dense_size(self) -> int:
-        """Parameters from conv2's bias to the end."""
-        first = HIDDEN_1 * (self.num_inputs + 1)
-        return CHANNELS_2 + first + HIDDEN_2 * (HIDDEN_1 + 1) + self.num_actions * (HIDDEN_2 + 1)
-
-    @property
-    def num_parameters(self) -> int:
-        """P."""
-        return DENSE_START + self.dense_size
+def dense_size(network: ImageNetwork) -> int:
+    """Parameters of one model from conv2's bias to the end."""
+    return network.num_parameters - DENSE_START

@@ -6,7 +6,6 @@ the batch size alone: a model's result has the same bits each time, whatever oth
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TypeAlias
@@ -14,8 +13,10 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from cautious.beliefs.image_network import ImageNetwork
 from cautious.beliefs.kernels import launches, layout
-from cautious.beliefs.kernels.layout import ImageLayout, padded_batch
+from cautious.beliefs.kernels.layout import dense_size, padded_batch
+from cautious.beliefs.kernels.streams import side_by_side, streams_of
 from cautious.beliefs.kernels.tuning import Variant, choose_variant, interpreted
 from cautious.beliefs.kernels.workspace import Workspace
 from cautious.errors import InvalidInputError
@@ -36,7 +37,7 @@ class FusedImageStep:
     """Loss and gradient of M image networks at once, on the GPU.
 
     Each model is 28x28 bytes/255 -> conv 64@4x4 -> max pool 2 -> ReLU -> conv 16@4x4 -> max pool 2 -> ReLU -> 256 features
-    (and the help bit) -> 50 -> ReLU -> 15 -> ReLU -> A; parameters are flat, in PyTorch's order (`ImageLayout`).
+    (and the help bit) -> 50 -> ReLU -> 15 -> ReLU -> A; parameters are flat, in PyTorch's order (`ImageNetwork`).
     """
 
     def __init__(
@@ -68,13 +69,13 @@ class FusedImageStep:
         weights = torch.ones(num_actions) if loss_weights is None else loss_weights
         if weights.shape != (num_actions,):
             raise InvalidInputError(f"loss_weights: expected [{num_actions}], got {list(weights.shape)}.")
-        self.layout = ImageLayout(num_actions, has_help_bit)
+        self.network = ImageNetwork(num_actions, has_help_bit)
         self.num_samples = len(images)
         self.variant = choose_variant(variant, images.device)
         self._images = images.contiguous()
         self._loss_weights = weights.to(images.device, torch.float32).contiguous()
         self._max_models = parse_count(max_models, "max_models")
-        self._streams = _streams(images.device)[: self._max_models] if images.is_cuda else []
+        self._streams = streams_of(images.device, LANES)[: self._max_models] if images.is_cuda else ()
         self._workspaces: dict[tuple[int, int], Workspace] = {}
         largest = self._tables.nan_to_num().abs().clamp(min=1).amax(dim=(0, 1)) * self._loss_weights.abs()
         self._scale = GRADIENT_SCALE / max(float(largest.max()), 1e-30)
@@ -102,22 +103,17 @@ class FusedImageStep:
         losses, gradient = torch.empty(num_models, device=parameters.device), torch.empty_like(parameters)
         lanes = max(len(self._streams), 1)
         size = self._max_models // lanes
-        for stream in self._streams:
-            stream.wait_stream(torch.cuda.current_stream(stream.device))
-        try:
+        with side_by_side(self._streams):
             for i, first in enumerate(range(0, num_models, size)):
                 part, lane = slice(first, min(first + size, num_models)), i % lanes
                 with torch.cuda.stream(self._streams[lane]) if self._streams else nullcontext():
                     stages = self.stages(parameters[part], batch[part], coins[part], losses[part], gradient[part], lane)
                     for run in stages.values():
                         run()
-        finally:  # also after an error: what the other lane still writes to must not be given to others before
-            for stream in self._streams:
-                torch.cuda.current_stream(stream.device).wait_stream(stream)
         return losses, gradient
 
     def _check(self, parameters: Tensor, batch: Tensor, coins: Tensor | None) -> None:
-        wanted = self.layout.num_parameters
+        wanted = self.network.num_parameters
         if parameters.dim() != 2 or parameters.shape[1] != wanted or parameters.dtype != torch.float32:
             found = f"{parameters.dtype} {list(parameters.shape)}"
             raise InvalidInputError(f"parameters: expected float32 [M, {wanted}], got {found}.")
@@ -125,14 +121,14 @@ class FusedImageStep:
             raise InvalidInputError(
                 f"batch: expected int64 [{len(parameters)}, B], got {batch.dtype} {list(batch.shape)}."
             )
-        if (coins is not None) != self.layout.has_help_bit or (coins is not None and coins.shape != batch.shape):
+        if (coins is not None) != self.network.help_bit or (coins is not None and coins.shape != batch.shape):
             raise InvalidInputError("coins: expected [M, B] with a help bit, and None without one.")
 
     def _workspace(self, num_models: int, padded: int, lane: int = 0) -> Workspace:
         """Memory for a padded batch, kept from call to call and grown when more models come."""
         space = self._workspaces.get((padded, lane))
         if space is None or len(space.pixels) < num_models:
-            space = Workspace(num_models, padded, self.layout.dense_size + 1, self.variant, self._images.device)
+            space = Workspace(num_models, padded, dense_size(self.network) + 1, self.variant, self._images.device)
             self._workspaces[padded, lane] = space
         return space
 
@@ -149,9 +145,9 @@ class FusedImageStep:
             gradient: Out, [M, P].
             lane: Whose memory to use: calls that may run at the same time must differ in it.
         """
-        batch_size, variant, shape = batch.shape[1], self.variant, self.layout
+        batch_size, variant, network = batch.shape[1], self.variant, self.network
         space = self._workspace(len(parameters), padded_batch(batch_size), lane)
-        loss_scale = 1 / (batch_size * shape.num_actions)
+        loss_scale = 1 / (batch_size * network.num_actions)
         scale = 2 * loss_scale / self._scale
         convolutions: Stages = {
             "convolve 1": lambda: launches.convolve_1(space, parameters, variant),
@@ -160,21 +156,15 @@ class FusedImageStep:
         if variant is Variant.HOPPER:
             convolutions = {"both convolutions": lambda: launches.convolutions(space, parameters)}
         return {
-            "pack": lambda: launches.pack(space, parameters, shape, variant),
+            "pack": lambda: launches.pack(space, parameters, network, variant),
             "gather": lambda: launches.gather(space, self._images, batch),
             **convolutions,
             "linear layers": lambda: launches.linear_layers(
-                space, parameters, batch, coins, self._tables, self._loss_weights, shape, self._scale
+                space, parameters, batch, coins, self._tables, self._loss_weights, network, self._scale
             ),
             "convolutions' gradients": lambda: launches.convolution_gradients(space, len(parameters), variant),
             "collect": lambda: launches.collect(space, gradient, losses, variant, scale, loss_scale),
         }
-
-
-@functools.cache
-def _streams(device: torch.device) -> list[torch.cuda.Stream]:
-    """A device's lanes, the same for all: memory that one step frees is then given to the next, which a new stream's is not."""
-    return [torch.cuda.Stream(device) for _ in range(LANES)]
 
 
 def _as_tables(targets: Tensor, num_samples: int, has_help_bit: bool) -> Tensor:

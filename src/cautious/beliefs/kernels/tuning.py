@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import torch
 import triton
+import triton.language as tl
 
 from cautious.beliefs.kernels.layout import largest_block
 from cautious.errors import InvalidInputError
@@ -39,6 +41,11 @@ class Variant(StrEnum):
 def interpreted() -> bool:
     """Whether Triton runs kernels in its interpreter, on the CPU."""
     return os.environ.get("TRITON_INTERPRET", "0") == "1"
+
+
+def bound(count: int) -> Any:
+    """A loop's bound: a run-time number on a GPU, a constant in the interpreter, which cannot count to another."""
+    return tl.constexpr(count) if interpreted() else count
 
 
 def supported_variants(device: torch.device) -> tuple[Variant, ...]:

@@ -46,6 +46,11 @@ class KnownSet:
     transposed: bool = False
 
 
+def complete_size(name: str, split: str) -> int:
+    """How many images the published split of a set has."""
+    return SETS[name].splits[split].num_images
+
+
 def _layouts(folders: tuple[str, ...], prefix: str) -> tuple[Layout, ...]:
     return tuple(Layout(folder, prefix) for folder in folders)
 
