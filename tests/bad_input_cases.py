@@ -108,6 +108,18 @@ CALLS = [
         INVALID,
         "cannot be read as an array of real numbers",
     ),
+    Call(
+        "TabularMDP",
+        "TabularMDP(torch.tensor([[1 + 1j, 0], [0, 1]]).to_sparse(), stay, 0.9)",
+        INVALID,
+        "complex numbers are no probabilities",
+    ),
+    Call(
+        "TabularMDP",
+        "world.expected_return(torch.full((3, 2, 2), 0.5), torch.zeros(6, 2, 2))",
+        INVALID,
+        "batches [3] and [6] do not go together",
+    ),
     Call("TabularMDP", "TabularMDP([[stay], [move]], [0.5, 0.6], 0.9)", INVALID, "sums to 1.1; each must sum to 1"),
     Call("TabularMDP", "TabularMDP([[stay], [move]], [1.0], 0.9)", INVALID, "expected shape [S] with S=2"),
     Call("TabularMDP", "TabularMDP([[stay], [move]], stay, 1.0)", INVALID, "must lie in [0, 1)"),
@@ -291,7 +303,7 @@ CALLS = [
         "fit_ensemble",
         "fit_ensemble(states, paid, network=lambda: torch.nn.Linear(3, 9))",
         INVALID,
-        "with S=18 with A=9",
+        "the module gives 9 numbers a state, and there are rewards of 2 actions",
     ),
     Call(
         "fit_ensemble", "fit_ensemble(states, paid, network=lambda: torch.nn.BatchNorm1d(3))", INVALID, "keeps buffers"
@@ -338,6 +350,15 @@ CALLS = [
         "fit_ensemble(states, paid, weight_decay=-1)",
         INVALID,
         "weight_decay=-1 must be zero or a positive number",
+    ),
+    Call(
+        "fit_ensemble", "fit_ensemble(states, paid, loss_weights=[0.0, 0.0])", INVALID, "all are 0, so nothing would be"
+    ),
+    Call(
+        "fit_ensemble",
+        "fit_ensemble(states, paid, network=lambda: torch.nn.Linear(3, 2).requires_grad_(False))",
+        INVALID,
+        "no parameters to train",
     ),
     Call("fit_ensemble", "fit_ensemble(states, paid, loss_weights=[1.0])", INVALID, "expected shape [A] with A=2"),
     Call("fit_ensemble", "fit_ensemble(states, paid, validation_fraction=1)", INVALID, "must be in [0, 1)"),
@@ -386,11 +407,17 @@ CALLS = [
     Call("fit_ensemble", 'fit_ensemble(states, paid, progress="yes")', INVALID, "progress='yes' must be True or False"),
     Call("RewardEnsemble", "belief.rewards(states[:, :2])", INVALID, "expected shape [S, 3], got [20, 2]"),
     Call("RewardEnsemble", "belief.rewards(states * nan)", INVALID, "every entry must be a finite number"),
-    Call("RewardEnsemble", "belief.rewards(states[:0])", INVALID, "expected one row a state"),
+    Call("RewardEnsemble", "belief.rewards(states[:0])", INVALID, "inputs: there are none (shape [0, 3])"),
+    Call(
+        "RewardEnsemble",
+        "RewardEnsemble(belief.network, belief.parameters * nan)",
+        INVALID,
+        "parameters: entry [0, 0] is nan",
+    ),
     Call("RewardEnsemble", "belief.rewards_for([0])", INVALID, "call it on `ensemble.on(states)`"),
     Call("RewardEnsemble", "belief.on(states).rewards_for([9])", INVALID, "there are 4, counted from 0"),
     Call("RewardEnsemble", "belief.on(states).rewards_for([-1])", INVALID, "there are 4, counted from 0"),
-    Call("RewardEnsemble", "belief.on(states).rewards_for([True, False])", INVALID, "truth values are no numbers"),
+    Call("RewardEnsemble", "belief.on(states).rewards_for([True, False])", INVALID, "expected numbers, got truth values"),
     Call("RewardEnsemble", "belief.rewards(None)", INVALID, "inputs: cannot be read as an array of real numbers"),
     Call(
         "RewardEnsemble",
@@ -466,7 +493,7 @@ CALLS = [
     Call("CautiousPolicy", "CautiousPolicy(None)", INVALID, "belief: cannot be read as an array of real numbers"),
     Call("CautiousPolicy", "CautiousPolicy(models.double() * 1e308)", INVALID, "sums may overflow: scale them"),
     Call("CautiousPolicy", "CautiousPolicy(models, mdp=3)", INVALID, "pass a cautious.TabularMDP"),
-    Call("CautiousPolicy", "policy.decide([True, False])", INVALID, "truth values are no numbers"),
+    Call("CautiousPolicy", "policy.decide([True, False])", INVALID, "expected numbers, got truth values"),
     Call("CautiousPolicy", "policy.decide([nan])", INVALID, "expected whole numbers [B]"),
     Call("CautiousPolicy", "policy.predict([[1], [2, 3]])", INVALID, "observation: cannot be read as an array"),
     Call(
@@ -532,7 +559,7 @@ COMMANDS = [
     Command("data", "fetch digits --out flat.npy", 2, "flat.npy is a file; choose a folder, or a new name"),
     Command("train", "", 2, "no file is named; pass one at least"),
     Command("train", "nowhere.npz", 2, "nowhere.npz: there is no such file"),
-    Command("train", "flat.npy", 2, "expected a file that ends in .npz or .safetensors"),
+    Command("train", "flat.npy", 2, "expected a file that ends in .csv, .npz or .safetensors"),
     Command("train", "broken.safetensors", 2, "broken.safetensors: not a whole safetensors file"),
     Command(
         "train", "mdp.safetensors", 2, "holds no tensor 'inputs'; it holds discount, initial_state_dist, transitions"
@@ -583,7 +610,7 @@ COMMANDS = [
     Command("solve", "--belief nowhere --states states.npz", 2, "nowhere/ensemble.json: there is no such file"),
     Command("solve", "--belief ask-for-help --states states.npz", 2, "expected shape [S, 28, 28], got [20, 3]"),
     Command(
-        "solve", "--belief ask-for-help --states uneven.txt", 2, "expected a file that ends in .npz or .safetensors"
+        "solve", "--belief ask-for-help --states uneven.txt", 2, "expected a file that ends in .csv, .npz or .safetensors"
     ),
     Command("solve", "--belief ask-for-help --states nowhere.csv", 2, "nowhere.csv: there is no such file"),
     Command("solve", "--belief ask-for-help --states log.csv", 2, "it was not trained on a table"),

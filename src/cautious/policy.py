@@ -58,7 +58,8 @@ class Belief(Protocol):
 class CautiousPolicy:
     """Acts as usual where the models of a belief agree, and carefully where they do not.
 
-    Each state is a problem of its own (the single-state regime), so that a decision does not depend on what else is asked.
+    Each state is a problem of its own (the single-state regime), so that a decision does not depend on what else is asked;
+    but for rounding, where a network's float32 products do.
     With `mdp`, actions move the world: the whole policy is solved once, and a state is its number.
 
     >>> import torch
@@ -110,8 +111,8 @@ class CautiousPolicy:
             states: One row a state, as the belief takes them; with an array as belief, or an MDP, their numbers [B].
         """
         if self._table is not None:
-            numbers = state_numbers(states, len(self._table[1]))
-            cautious, ordinary = self._table[0][0, numbers], self._table[1][numbers]
+            numbers = state_numbers(states, self._table[1].shape[1])
+            cautious, ordinary = (policies[0, numbers] for policies in self._table)
             return decision_of(cautious, ordinary, lambda: self.belief.rewards(numbers))
         rewards = self._rewards(states)
         policies, ordinary = self._solve(rewards, [self.level], None)
@@ -146,8 +147,8 @@ class CautiousPolicy:
         levels = parse_levels(levels)
         if self.mdp is not None:
             policies, ordinary = self._solve_mdp(self.mdp, levels, progress)
-            numbers = state_numbers(states, len(ordinary))
-            policies, ordinary = policies[:, numbers], ordinary[numbers]
+            numbers = state_numbers(states, self.mdp.num_states)
+            policies, ordinary = policies[:, numbers], ordinary[:, numbers]
         else:
             policies, ordinary = self._solve(self._rewards(states), levels, progress)
         return total_variation(policies, ordinary)
@@ -221,7 +222,7 @@ class CautiousPolicy:
         return torch.cat(best, dim=1).cpu()
 
     def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
-        """The same for all states of an MDP, [L, S, A] and [S, A]."""
+        """Policies of levels in all states of an MDP, and the ordinary one beside each, twice [L, S, A]."""
         if not isinstance(self.belief, TableBelief):
             raise InvalidInputError("belief: with an MDP it must be an array [M, S, A] over the MDP's states.")
         solution = solve_mdp(
@@ -233,8 +234,7 @@ class CautiousPolicy:
             seed=self._seed,
             progress=progress,
         )
-        ordinary = ordinary_policy(self.belief.table, mdp)
-        return beside_ordinary(solution.best_policy, levels, ordinary), ordinary
+        return beside_ordinary(solution.best_policy, levels, self.belief.table, mdp)
 
     def _drawn(self, probabilities: np.ndarray) -> np.ndarray:
         luck = self._draws.random((len(probabilities), 1)) * probabilities.sum(axis=1, keepdims=True)

@@ -191,3 +191,9 @@ def test_bad_training_data_is_refused():
         ImageTraining(images, rewards.expand(3, 4, 11))
     with pytest.raises(InvalidInputError, match="loss_weights"):
         ImageTraining(images, rewards, torch.ones(10))
+
+
+@pytest.mark.parametrize("flag", [7, 0.5, [1, 2]])
+def test_help_is_available_or_not(flag):
+    with pytest.raises(InvalidInputError, match="expected truth values"):
+        ImageNetwork(11, help_bit=True).as_states((torch.zeros(2, 28, 28, dtype=torch.uint8), flag))

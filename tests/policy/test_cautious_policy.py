@@ -214,3 +214,11 @@ def test_a_decision_shows_what_it_decides_and_nothing_private():
     shown = repr(CautiousPolicy(torch.rand(4, 1, 2), "1-of-2", num_iterations=2).decide([0]))
     assert "action=" in shown
     assert "_opinions" not in shown
+
+
+def test_a_table_is_the_policys_own():
+    table = np.random.default_rng(0).random((20, 3, 4))
+    policy = CautiousPolicy(table, "1-of-5")
+    before = policy.decide([0, 1, 2]).probabilities
+    table[:] = np.eye(4)[2]
+    assert torch.equal(policy.decide([0, 1, 2]).probabilities, before)

@@ -307,3 +307,13 @@ def test_pictures():
     assert picture.shape == (24, 40, 3)
     assert tuple(picture[4, 12]) == (214, 48, 49)
     assert tuple(picture[20, 36]) == (46, 184, 92)
+
+
+def test_what_one_does_to_its_tensors_is_not_seen_by_another():
+    for name in ("pairs", "pair_rewards", "every_pair"):
+        getattr(driving_world(False), name).zero_()
+        assert getattr(driving_world(False), name).abs().sum() > 0
+    driving_world(False).features["reward"].zero_()
+    assert driving_world(False).features["reward"].abs().sum() > 0
+    with pytest.raises(TypeError):
+        driving_world(False).features["reward"] = torch.zeros(256, 5)

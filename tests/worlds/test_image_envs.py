@@ -88,3 +88,8 @@ def test_mistakes_are_named(monkeypatch, tmp_path):
     monkeypatch.setenv("CAUTIOUS_CACHE", str(tmp_path))
     with pytest.raises(MissingFileError, match="letters"):
         gymnasium.make("cautious/AskForHelp-v0", world="letters")
+
+
+def test_a_reward_for_help_where_there_is_none_is_refused():
+    with pytest.raises(InvalidInputError, match="non-obvious has no action for help"):
+        gymnasium.make("cautious/NonObvious-v0", help_reward=0.5)

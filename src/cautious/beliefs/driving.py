@@ -139,7 +139,7 @@ class DrivingNetwork:
         self.num_samples = len(world.pairs)
         self.fingerprint = fingerprint_of(world.pairs, world.pair_rewards)
         self._inputs = PairInputs(world.states, world.pairs, device)
-        self._targets = torch.empty(self.num_samples, 1, device=device)
+        self._targets = torch.empty(self.num_samples, 1, device=device, dtype=torch.float32)
         self._targets[self._inputs.place, 0] = world.pair_rewards.float().to(device)  # pairs by speed
 
     def to(self, device: torch.device) -> DrivingNetwork:
@@ -166,7 +166,7 @@ class DrivingNetwork:
         A batch is a set of weights on the pairs: 1/B on those that are in it.
         """
         samples = batch.samples
-        weights = torch.zeros(self.num_samples, len(parameters), device=parameters.device)
+        weights = parameters.new_zeros(self.num_samples, len(parameters))
         weights.scatter_(0, self._inputs.place[samples].T, 1 / samples.shape[1])  # [P, M]
         seen = forward(parameters, self._inputs)
         errors = seen.predictions - self._targets

@@ -57,11 +57,11 @@ class PairInputs:
 
 
 def _with_ones(inputs: Tensor) -> Tensor:
-    return torch.cat([inputs, torch.ones(len(inputs), 1)], dim=1)
+    return torch.cat([inputs, torch.ones(len(inputs), 1, dtype=torch.float32)], dim=1)
 
 
 def _incidence(rows: Tensor, num_rows: int) -> Tensor:
     """The sparse 0/1 matrix [rows, P] that sums over the pairs of a row: the transpose of gathering them."""
     place = torch.stack([rows, torch.arange(len(rows), device=rows.device)])
-    ones = torch.ones(len(rows), device=rows.device)
+    ones = torch.ones(len(rows), device=rows.device, dtype=torch.float32)
     return sparse_tensor(place, ones, (num_rows, len(rows)))

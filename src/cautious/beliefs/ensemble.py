@@ -17,7 +17,16 @@ from cautious.beliefs.networks import Network, checked_network, restored
 from cautious.beliefs.saved import DESCRIPTION, load_description, load_models, save_models
 from cautious.beliefs.table import state_numbers
 from cautious.errors import InvalidInputError, MissingFileError
-from cautious.types import ArrayLike, as_device, as_float_tensor, as_folder, as_path, check_callable, check_shape
+from cautious.types import (
+    ArrayLike,
+    as_device,
+    as_float_tensor,
+    as_folder,
+    as_path,
+    check_callable,
+    check_finite,
+    check_shape,
+)
 
 SHIPPED = Path(__file__).parent / "shipped"
 SHIPPED_NAMES = ("ask-for-help", "driving")
@@ -49,7 +58,8 @@ class RewardEnsemble:
         self.network = checked_network(network)
         self.parameters = as_float_tensor(parameters, "parameters").float()
         check_shape(self.parameters, "M P", "parameters", P=network.num_parameters)
-        unknown = torch.full((len(self.parameters),), torch.nan)
+        check_finite(self.parameters, "parameters")
+        unknown = torch.full((len(self.parameters),), torch.nan, dtype=torch.float32)
         self.losses = unknown if losses is None else as_float_tensor(losses, "losses").float()
         check_shape(self.losses, "M", "losses", M=len(self.parameters))
         self.settings = _plain({} if settings is None else settings)
@@ -136,7 +146,7 @@ class RewardEnsemble:
     ) -> Tensor:
         """[N, S, A], block by block into one array."""
         place = self.parameters.device
-        out = torch.empty(len(indices), len(states[0]), self.num_actions, device=place)
+        out = torch.empty(len(indices), len(states[0]), self.num_actions, device=place, dtype=torch.float32)
         blocks = list(_blocks(len(indices), len(states[0]), *self.network.block[place.type]))
 
         def fill(number: int) -> None:

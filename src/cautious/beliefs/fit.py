@@ -108,7 +108,7 @@ def _opinions_on_made_up(belief: RewardEnsemble, familiar: Tensor, seed: int) ->
     try:
         return belief.rewards(states)
     except Exception:  # whatever a user's module may raise beyond the range of its inputs
-        return torch.full((belief.num_models, 1, belief.num_actions), torch.nan)
+        return torch.full((belief.num_models, 1, belief.num_actions), torch.nan, dtype=torch.float32)
 
 
 def _as_states(inputs: ArrayLike, network: NetworkChoice) -> Tensor:
@@ -117,7 +117,8 @@ def _as_states(inputs: ArrayLike, network: NetworkChoice) -> Tensor:
         raise InvalidInputError(
             f"network={network!r} is not known; choose 'auto', 'image', 'vector', or a function that returns a torch module."
         )
-    if network == "image" or (network == "auto" and tuple(getattr(inputs, "shape", ()))[1:] == (SIDE, SIDE)):
+    given = inputs if hasattr(inputs, "shape") else as_float_tensor(inputs, "inputs")
+    if network == "image" or (network == "auto" and tuple(given.shape)[1:] == (SIDE, SIDE)):
         return as_images(inputs)
     return as_inputs(inputs)
 

@@ -187,7 +187,7 @@ def _linear(part: Part, layer: str, inputs: Tensor) -> Tensor:
 
 def _column_sums(rows: Tensor) -> Tensor:
     """[M, n, c] -> [M, c] as a product with ones: the same order of summing for any M."""
-    ones = torch.ones(1, 1, rows.shape[1], device=rows.device).expand(len(rows), 1, rows.shape[1])
+    ones = rows.new_ones(1, 1, rows.shape[1]).expand(len(rows), 1, rows.shape[1])
     return torch.bmm(ones, rows).squeeze(1)
 
 

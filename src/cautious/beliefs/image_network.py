@@ -112,6 +112,8 @@ class ImageNetwork:
             raise InvalidInputError(
                 f"help_available: expected one value or [S={len(images)}], got shape {list(flags.shape)}."
             )
+        if bool(((flags != 0) & (flags != 1)).any()):
+            raise InvalidInputError("help_available: expected truth values (0 or 1): whether help is available.")
         return images, flags.expand(len(images))
 
     def predict(self, parameters: Tensor, *states: Tensor) -> Tensor:
@@ -131,13 +133,21 @@ class ImageNetwork:
 
 def as_images(images: Any) -> Tensor:
     """Images [S, 28, 28], checked: bytes from 0 to 255, or numbers from 0 to 1 that become bytes."""
+    if isinstance(images, (list, tuple)) and images and all(map(images_are_bytes, images)):
+        same_shape = len({tuple(image.shape) for image in images}) == 1
+        if same_shape:
+            images = (
+                torch.stack(list(images)) if all(isinstance(image, Tensor) for image in images) else np.stack(images)
+            )
     if not images_are_bytes(images):
         tensor = as_float_tensor(images, "images")
     elif isinstance(images, Tensor):
         tensor = images
     else:  # copied where torch could not share it: a file opened for reading, rows in reverse
         tensor = torch.from_numpy(np.require(images, requirements=["C", "W"]))
-    if tensor.dim() != 3 or tuple(tensor.shape[1:]) != (SIDE, SIDE) or not len(tensor):
+    if tensor.dim() and not len(tensor):
+        raise InvalidInputError(f"images: there are none (shape {list(tensor.shape)}); give one at least.")
+    if tensor.dim() != 3 or tuple(tensor.shape[1:]) != (SIDE, SIDE):
         raise InvalidInputError(f"images: expected shape [S, {SIDE}, {SIDE}], got {list(tensor.shape)}.")
     if tensor.dtype == torch.uint8:
         return tensor

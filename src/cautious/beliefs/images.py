@@ -98,7 +98,7 @@ class ImageTraining:
         if self._fused is not None:
             return self._fused.loss_and_gradient(parameters, batch.samples, batch.coins)
         size = batch.samples.shape[1]
-        losses = torch.zeros(len(parameters), device=parameters.device)
+        losses = parameters.new_zeros(len(parameters))
         gradient = torch.zeros_like(parameters)
         for first in range(0, size, CHUNK[parameters.device.type]):
             part = slice(first, first + CHUNK[parameters.device.type])

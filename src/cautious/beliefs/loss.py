@@ -16,11 +16,19 @@ LARGEST = 1e18
 
 def checked_loss_weights(loss_weights: Any, num_actions: int) -> Tensor:
     """Weight of each action in the loss, [A], float32: finite, none negative; all 1 if not given."""
-    weights = torch.ones(num_actions) if loss_weights is None else as_float_tensor(loss_weights, "loss_weights").float()
+    weights = (
+        torch.ones(num_actions, dtype=torch.float32)
+        if loss_weights is None
+        else as_float_tensor(loss_weights, "loss_weights").float()
+    )
     check_shape(weights, "A", "loss_weights", A=num_actions)
     check_finite(weights, "loss_weights")
     if bool((weights < 0).any()):
         raise InvalidInputError("loss_weights: some are negative; a weight says how much an error counts, 0 or more.")
+    if not bool((weights > 0).any()):
+        raise InvalidInputError(
+            "loss_weights: all are 0, so nothing would be learned; give at least one action a weight."
+        )
     return weights
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +18,7 @@ from torch import Tensor, nn
 from cautious.beliefs.loss import checked_loss_weights, squared_error
 from cautious.beliefs.shards import Batch, fingerprint_of
 from cautious.errors import InvalidInputError
-from cautious.types import as_float_tensor, check_shape, check_size
+from cautious.types import as_float_tensor, check_size
 
 Factory = Callable[[], nn.Module]
 
@@ -29,7 +31,11 @@ _BUILDING = threading.Lock()
 
 
 class ModuleNetwork:
-    """An architecture given by a function that makes a module from inputs [B, ...] to rewards [B, A]."""
+    """An architecture given by a function that makes a module from inputs [B, ...] to rewards [B, A].
+
+    Parameters with requires_grad=False, such as a pretrained part's, are not trained: all models share those of the module as
+    the function makes it.
+    """
 
     name = "module"
     block: Mapping[str, tuple[int, int]] = MappingProxyType({"cpu": (WIDTH, 64), "cuda": (WIDTH, 1024)})
@@ -40,23 +46,27 @@ class ModuleNetwork:
         """Build one module to learn its shape, and try it on an example [B, ...]."""
         self._factory = factory
         self._module = _built(factory, 0)
-        self._copies: dict[int, nn.Module] = {}
+        self._copies: dict[tuple[int, torch.device], nn.Module] = {}
         buffers = [name for name, _ in self._module.named_buffers()]
         if buffers:
             raise InvalidInputError(
                 f"network: the module keeps buffers ({', '.join(buffers[:3])}), as batch normalisation does; they mix the "
                 "samples of a batch and cannot be stacked. Use layer or group normalisation instead."
             )
-        self._shapes = {name: tuple(value.shape) for name, value in self._module.named_parameters()}
+        self._shapes = {name: tuple(part.shape) for name, part in _trained(self._module).items()}
         if not self._shapes:
-            raise InvalidInputError("network: the module has no parameters, so there is nothing to train.")
+            raise InvalidInputError(
+                "network: the module has no parameters to train (none at all, or all with requires_grad=False)."
+            )
+        fixed = [part.detach() for part in self._module.parameters() if not part.requires_grad]
+        self.constants = (*self.constants, *fixed)
         self._sizes = [math.prod(shape) for shape in self._shapes.values()]
         self.num_parameters = sum(self._sizes)
         self.state_shape: tuple[int, ...] = tuple(example.shape[1:])
         self.num_actions = self._try_out(example[:2].float())
 
     def _try_out(self, example: Tensor) -> int:
-        first = torch.nn.utils.parameters_to_vector(self._module.parameters()).detach()[None]
+        first = _as_vector(self._module)[None]
         try:
             found = self.predict(first.cpu(), example.cpu())
         except InvalidInputError:
@@ -71,16 +81,26 @@ class ModuleNetwork:
             raise InvalidInputError(f"network: expected rewards [B, A] from the module, got {list(found.shape[1:])}.")
         return int(found.shape[2])
 
-    def _call(self, own: dict[str, Tensor], inputs: Tensor) -> Tensor:
-        """One model's rewards [B, A]. `functional_call` lends weights to the module, so each thread has a copy of it."""
-        thread = threading.get_ident()
-        if thread not in self._copies:
-            self._copies[thread] = copy.deepcopy(self._module)
-        return torch.func.functional_call(self._copies[thread], own, (inputs,))
+    def _caller(self, device: torch.device) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
+        """One model's rewards from its weights and inputs [B, ...] there: [B, A].
+
+        `functional_call` lends weights to the module, so each thread has a copy of it.
+        """
+        place = threading.get_ident(), device
+        if place not in self._copies:
+            self._copies[place] = copy.deepcopy(self._module).to(device)
+        module = self._copies[place]
+        return lambda own, inputs: torch.func.functional_call(module, own, (inputs,))
 
     def module(self) -> nn.Module:
         """One more module of this architecture, with first weights of its own."""
         return self._factory()
+
+    @property
+    def title(self) -> str:
+        """What tells this architecture from another in a folder of unfinished work: the module as it prints itself."""
+        printed = re.sub(r" at 0x[0-9a-f]+", "", " ".join(repr(self._module).split()))
+        return f"{self.name} {printed} {self._shapes}"
 
     def describe(self) -> dict[str, Any]:
         """Shape of a state, and the module's parameters by name; the code that makes it is not kept."""
@@ -89,8 +109,7 @@ class ModuleNetwork:
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
         """First weights as the module draws them itself, [P]."""
-        module = _built(self._factory, int(rng.integers(2**62)))
-        return torch.nn.utils.parameters_to_vector(module.parameters()).detach().double().numpy()
+        return _as_vector(_built(self._factory, int(rng.integers(2**62)))).double().numpy()
 
     def as_states(self, states: Any) -> tuple[Tensor, ...]:
         """States as numbers [S, ...] of the shape that the network was made for."""
@@ -107,7 +126,8 @@ class ModuleNetwork:
     def predict(self, parameters: Tensor, *states: Tensor) -> Tensor:
         """Every model's rewards on the same inputs: [M, P], [S, ...] -> [M, S, A]."""
         (inputs,) = states
-        run = torch.func.vmap(lambda own: self._call(own, inputs))
+        call = self._caller(inputs.device)
+        run = torch.func.vmap(lambda own: call(own, inputs))
         blocks = [run(self.split(part))[:count] for part, count in _blocks(parameters)]
         return torch.cat(blocks)
 
@@ -129,14 +149,25 @@ class ModuleNetwork:
         self, parameters: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The same for one block of `WIDTH` models."""
+        call = self._caller(inputs.device)
 
         def one(own: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-            predictions, pull = torch.func.vjp(lambda weights: self._call(weights, inputs), own)  # type: ignore[misc]
+            predictions, pull = torch.func.vjp(lambda weights: call(weights, inputs), own)  # type: ignore[misc]
             loss, slope = squared_error(predictions, targets, weights, len(inputs))
             return loss.detach(), pull(slope)[0]
 
         losses, slopes = torch.func.vmap(one)(self.split(parameters), inputs, targets)
         return losses, torch.cat([slopes[name].reshape(WIDTH, -1) for name in self._shapes], dim=1).detach()
+
+
+def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
+    """A module's parameters that are trained, by name; those with requires_grad=False stay what they are."""
+    return {name: part for name, part in module.named_parameters() if part.requires_grad}
+
+
+def _as_vector(module: nn.Module) -> Tensor:
+    """A module's trained parameters, joined, [P]."""
+    return torch.nn.utils.parameters_to_vector(_trained(module).values()).detach()
 
 
 def _blocks(parameters: Tensor) -> list[tuple[Tensor, int]]:
@@ -151,7 +182,7 @@ def _filled(values: Tensor) -> Tensor:
 
 def _built(factory: Factory, seed: int) -> nn.Module:
     """A module with first weights that depend on `seed` alone; PyTorch's own generator is left as it was."""
-    with _BUILDING, torch.random.fork_rng(devices=[]):
+    with _BUILDING, torch.random.fork_rng(devices=[]), _in_float32():
         torch.default_generator.manual_seed(seed)
         try:
             module = factory()
@@ -167,11 +198,24 @@ def _built(factory: Factory, seed: int) -> nn.Module:
     return module.float().cpu()
 
 
+@contextmanager
+def _in_float32() -> Iterator[None]:
+    """First weights are drawn in PyTorch's default type, which decides what is drawn: always float32 here."""
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(usual)
+
+
 def as_inputs(states: Any, shape: tuple[int, ...] | None = None) -> Tensor:
     """Inputs [S, ...] as precise as they come, checked to be numbers of float32 and of the given shape behind S."""
     inputs = as_float_tensor(states, "inputs")
-    if inputs.dim() < 2 or not len(inputs):
-        one = "; for one state pass states[None], a batch of one" if inputs.dim() == 1 and len(inputs) else ""
+    if inputs.dim() and not len(inputs):
+        raise InvalidInputError(f"inputs: there are none (shape {list(inputs.shape)}); give one row at least.")
+    if inputs.dim() < 2:
+        one = "; for one state pass states[None], a batch of one" if inputs.dim() == 1 else ""
         raise InvalidInputError(f"inputs: expected one row a state, [S, ...], got shape {list(inputs.shape)}{one}.")
     if 0 in inputs.shape:
         raise InvalidInputError(
@@ -200,8 +244,12 @@ class ModuleTraining:
     ) -> None:
         """Take inputs [S, ...], rewards [S, A] (NaN where nothing is known) and a weight for each action [A]."""
         self.network = network
-        self.name = network.name
-        check_shape(rewards, "S A", "rewards", S=len(inputs), A=network.num_actions)
+        self.name = network.title
+        if rewards.shape[1] != network.num_actions:
+            raise InvalidInputError(
+                f"network: the module gives {network.num_actions} numbers a state, and there are rewards of {rewards.shape[1]} "
+                "actions; its last layer must have one output for each action."
+            )
         weights = checked_loss_weights(loss_weights, network.num_actions)
         self._inputs, self._rewards, self._weights = (part.float().to(device) for part in (inputs, rewards, weights))
         self.num_samples, self.num_parameters = len(inputs), network.num_parameters

@@ -80,7 +80,9 @@ def restored(found: dict[str, Any], path: Any, given: Any = None) -> Network:
     if callable(given) and not hasattr(given, "predict"):
         if name != ModuleNetwork.name or not _shape(found.get("state_shape")):
             raise BadFileError(f"{path}: network {name!r} was not made by a function of one's own; leave network out.")
-        return _as_described(ModuleNetwork(given, torch.zeros(2, *found["state_shape"])), found, path)
+        return _as_described(
+            ModuleNetwork(given, torch.zeros(2, *found["state_shape"], dtype=torch.float32)), found, path
+        )
     if given is not None:
         if checked_network(given).name != name:
             raise BadFileError(f"{path}: holds models of network {name!r}, not {given.name!r}; leave network out.")

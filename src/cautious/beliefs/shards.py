@@ -134,7 +134,7 @@ class Shard:
         """First weights, each model's from its own stream."""
         weights = np.stack([network.init(stream(settings.seed, "init", model)) for model in models])
         parameters = torch.from_numpy(weights.astype(np.float32))
-        zeros, losses = torch.zeros_like(parameters), torch.full((len(models),), torch.nan)
+        zeros, losses = torch.zeros_like(parameters), torch.full((len(models),), torch.nan, dtype=torch.float32)
         tensors = {"parameters": parameters, "first_moment": zeros, "second_moment": zeros.clone(), "losses": losses}
         return cls(models, tensors, 0, device)
 
@@ -214,7 +214,7 @@ class Checkpoints:
         tensors = load_tensors(path, checked=None if self._early else True)
         if self._early:
             lacking = {
-                "running": torch.zeros(len(models)),
+                "running": torch.zeros(len(models), dtype=torch.float32),
                 "batch": torch.tensor(0),
                 "identity": self._identity(models),
             }

@@ -19,7 +19,7 @@ class TableBelief:
 
     def __init__(self, rewards: Any) -> None:
         """Keep the checked array."""
-        self.table = as_float_tensor(rewards, "belief")
+        self.table = as_float_tensor(rewards, "belief").clone()  # the caller may go on with theirs
         check_shape(self.table, "M S A", "belief")
         check_size(self.table, "belief")
 
@@ -42,7 +42,8 @@ def state_numbers(states: Any, num_states: int, name: str = "states") -> Tensor:
         )
     whole = numbers.long()
     if numbers.dim() != 1 or not len(numbers) or bool((whole != numbers).any()):
-        raise InvalidInputError(f"{name}: expected whole numbers [B], got shape {list(numbers.shape)}.")
+        found = "none" if not numbers.numel() else f"shape {list(numbers.shape)}" if numbers.dim() != 1 else "fractions"
+        raise InvalidInputError(f"{name}: expected whole numbers [B], at least one, got {found}.")
     if bool(((whole < 0) | (whole >= num_states)).any()):
         raise InvalidInputError(
             f"{name}: numbers from {int(whole.min())} to {int(whole.max())}; there are {num_states}, counted from 0."

@@ -47,8 +47,13 @@ class VectorNetwork(ModuleNetwork):
                 layers += [nn.Linear(size, following), nn.ReLU()]
             return nn.Sequential(*layers[:-1])
 
-        super().__init__(make, torch.zeros(2, num_inputs))
+        super().__init__(make, torch.zeros(2, num_inputs, dtype=torch.float32))
         self.state_shape = state_shape
+
+    @property
+    def title(self) -> str:
+        """Sizes follow from the data, and the rest is always the same."""
+        return self.name
 
     def describe(self) -> dict[str, Any]:
         """Shape of a state, sizes of the layers, and units."""

@@ -67,7 +67,8 @@ def write_decisions(path: Path, asked: Asked, levels: Sequence[str], decision: D
     assert table is not None
     assert columns is not None
     added = {"new": ["; ".join(remarks) for remarks in columns.remarks(table)]}
-    added["ordinarily"] = [columns.actions[best] for best in decision.ordinary.argmax(dim=1).tolist()]
+    ordinary = decision.ordinary.reshape(len(levels), -1, decision.ordinary.shape[-1])[0]  # the same beside every level
+    added["ordinarily"] = [columns.actions[best] for best in ordinary.argmax(dim=1).tolist()]
     actions, caution = (part.reshape(len(levels), -1).tolist() for part in (decision.action, decision.caution))
     for level, own, departure in zip(levels, actions, caution, strict=True):
         added[f"decided {level}"] = [columns.actions[action] for action in own]

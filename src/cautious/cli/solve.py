@@ -58,7 +58,7 @@ class Solve:
         from cautious.cli.asked import write_decisions
         from cautious.cli.console import console, say
         from cautious.cli.tables import actions_table, caution_table, certificate_table
-        from cautious.solvers.decision import beside_ordinary, decision_of, disputed, ordinary_policy
+        from cautious.solvers.decision import beside_ordinary, decision_of, ordinary_policy
         from cautious.solvers.solve import parse_levels
         from cautious.types import as_folder
 
@@ -78,12 +78,14 @@ class Solve:
         }
         best = solution.best_policy  # [S, A], or [L, S, A]
         solved = best.reshape(len(self.level), *best.shape[-2:])
-        ordinary = ordinary_policy(rewards, mdp)
-        cautious = beside_ordinary(solved, parse_levels(self.level), ordinary)
-        if mdp is None:  # where no model objects to the ordinary policy, it is best at every level
-            cautious = cautious.where(disputed(rewards, ordinary)[:, None], ordinary)
-        decision = decision_of(cautious.reshape(best.shape), ordinary, lambda: rewards)
-        decisions = {"action": decision.action, "caution": decision.caution, "ordinary_policy": ordinary}
+        pair = beside_ordinary(solved, parse_levels(self.level), rewards, mdp)
+        cautious, ordinary = (policies.reshape(best.shape) for policies in pair)
+        decision = decision_of(cautious, ordinary, lambda: rewards)
+        decisions = {
+            "action": decision.action,
+            "caution": decision.caution,
+            "ordinary_policy": ordinary_policy(rewards, mdp),  # of equally good ones the first, whatever is nearest
+        }
         files = {"policy.safetensors": save_tensors(self.out / "policy.safetensors", policies | decisions)}
         save_json(
             self.out / "certificate.json",
@@ -95,7 +97,11 @@ class Solve:
             write_decisions(self.out / DECISIONS, asked, self.level, decision)
         else:
             (self.out / DECISIONS).unlink(missing_ok=True)  # of other states
-        console.print(actions_table(self.level, decision, None if columns is None else columns.actions))
+        console.print(
+            actions_table(
+                self.level, decision.action, decisions["ordinary_policy"], None if columns is None else columns.actions
+            )
+        )
         console.print(certificate_table(self.level, certificates))
         console.print(caution_table(self.level, decision.caution))
         say(f"wrote {self.out / 'policy.safetensors'} and {self.out / 'certificate.json'}")

@@ -21,7 +21,6 @@ from cautious.report.animation import caption, terminal_lines
 from cautious.report.ledger import Verdict
 from cautious.report.repeats import Tally
 from cautious.report.tables import Table as Results
-from cautious.solvers.decision import Decision
 from cautious.solvers.solution import Certificate
 from cautious.speed.measures import Comparison
 
@@ -50,14 +49,14 @@ def caution_table(levels: Sequence[str], caution: Tensor) -> Table:
     return table
 
 
-def actions_table(levels: Sequence[str], decision: Decision, names: Sequence[str] | None) -> Table:
-    """In how many states each action is taken, ordinarily and at each level: actions [S], or [L, S]."""
-    num_actions = decision.ordinary.shape[-1]
+def actions_table(levels: Sequence[str], actions: Tensor, ordinary: Tensor, names: Sequence[str] | None) -> Table:
+    """In how many states each action is taken, ordinarily (policy [S, A]) and at each level (actions [S], or [L, S])."""
+    num_actions = ordinary.shape[-1]
     table = Table(title="how many states get which action")
     table.add_column("action")
     for heading in ("ordinarily", *levels):
         table.add_column(heading, justify="right")
-    chosen = [decision.ordinary.argmax(dim=-1), *decision.action.reshape(len(levels), -1)]
+    chosen = [ordinary.argmax(dim=-1), *actions.reshape(len(levels), -1)]
     counts = [own.bincount(minlength=num_actions).tolist() for own in chosen]
     labels = [str(number) for number in range(num_actions)] if names is None else names
     for label, *row in zip(labels, *counts, strict=True):

@@ -31,8 +31,8 @@ class Watch:
     fps: float = 4.0
     """Frames a second."""
     belief: Path | None = None
-    """A run whose reward models to use; one nearby if not given (that in --out, of the demo, of 'reproduce driving'), or else
-    they are trained first."""
+    """A run whose reward models to use, or 'driving' for those that come with the package; if not given, one nearby (that in
+    --out, of the demo, of 'reproduce driving'), or else they are trained first."""
     out: Path = Path("demo")
     """Folder for reward models that have to be trained: that of the demo, which then goes on with them."""
     gif: Path | None = None

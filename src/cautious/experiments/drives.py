@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from cautious.beliefs.driving import DrivingEnsemble
+from cautious.beliefs.ensemble import shipped_folder
 from cautious.beliefs.saved import DESCRIPTION
 from cautious.errors import MissingFileError
 from cautious.experiments.driving import belief
@@ -47,9 +48,14 @@ class Drive(NamedTuple):
 def trained_belief(folder: Path | None, out: Path, progress: Progress | None) -> DrivingEnsemble:
     """The reward models of a run; without one, those in `out` or of a run nearby, or else trained, and kept in `out`."""
     if folder is not None:
-        if not (folder / "belief").is_dir():
-            raise MissingFileError(f"{folder}: holds no trained belief; pass the folder of a finished driving run.")
-        return DrivingEnsemble.load(folder / "belief")
+        if (folder / "belief").is_dir():
+            return DrivingEnsemble.load(folder / "belief")
+        if (place := shipped_folder(folder)) != folder or (folder / DESCRIPTION).exists():
+            return DrivingEnsemble.load(place)
+        raise MissingFileError(
+            f"{folder}: holds no trained belief; pass the folder of a finished driving run, or 'driving' for the one that "
+            "comes with the package."
+        )
     for known in (out, *KNOWN_RUNS):
         if (known / "belief" / DESCRIPTION).exists():
             return DrivingEnsemble.load(known / "belief")

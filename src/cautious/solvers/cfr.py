@@ -61,8 +61,11 @@ class History:
         return torch.where(reached, self.policy_sum, self.plain_sum) / torch.where(reached, weight, len(self.regret))
 
     def keep_better(self, policy: Tensor, value: Tensor) -> None:
-        """Take over policies [B, S, A] where their value ([B], or [B, S] a state) is higher than the best so far."""
-        better = value > self.best_value
+        """Take over policies [B, S, A] where no value so far ([B], or [B, S] a state) is higher than theirs.
+
+        Of equally good ones the later: in states that the value does not depend on, it has come further.
+        """
+        better = value >= self.best_value
         chosen = better.reshape(better.shape + (1,) * (policy.dim() - better.dim()))
         self.best_policy = torch.where(chosen, policy, self.best_policy)
         self.best_value = torch.where(better, value, self.best_value)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cautious.ops.risk import KofN
-from cautious.solvers.optimal import optimal_policy
+from cautious.solvers.optimal import optimal_actions, optimal_for_all, optimal_policy
 from cautious.solvers.rewards import as_rewards, mean_reward, model_blocks
 from cautious.worlds.mdp import TabularMDP
 
@@ -26,7 +26,7 @@ class Decision:
     caution: Tensor
     """Total variation distance from the ordinary (risk-neutral) policy, [B]: 0 acts as usual, 1 entirely differently."""
     ordinary: Tensor
-    """The ordinary policy, [B, A]."""
+    """The ordinary policy, [B, A]; in an MDP, of several that are equally good, the one nearest to `probabilities`."""
     _opinions: Callable[[], Tensor] = field(repr=False)
 
     def opinions(self) -> Tensor:
@@ -46,14 +46,39 @@ def ordinary_policy(rewards: Any, mdp: TabularMDP | None = None) -> Tensor:
     return greedy(mean) if mdp is None else optimal_policy(mdp, mean).policy
 
 
-def beside_ordinary(solved: Tensor, levels: Sequence[KofN], ordinary: Tensor) -> Tensor:
-    """What levels do: as solved [L, S, A], but for level n-of-n, which is the ordinary policy [S, A].
+def beside_ordinary(
+    solved: Tensor, levels: Sequence[KofN], rewards: Any, mdp: TabularMDP | None
+) -> tuple[Tensor, Tensor]:
+    """What levels do, and what one would ordinarily do: [L, S, A] as solved -> twice [L, S, A].
 
-    It is the mean of all that are drawn, so that its policy is known without a game: what a solver makes of it is that up to
+    The ordinary policy takes the place of what was solved where it is known to be best without a game: where no model
+    objects to it, and for level n-of-n, which is the mean of all that are drawn. What a solver makes of it is the same up to
     the iterations it had, which would show as caution.
     """
-    of_the_mean = torch.tensor([level.k == level.n for level in levels])
-    return torch.where(of_the_mean[:, None, None], ordinary, solved.cpu())
+    ordinary = ordinary_policy(rewards, mdp)
+    known = torch.tensor([level.k == level.n for level in levels])[:, None, None]
+    if mdp is None:
+        policies = torch.where(known | ~disputed(rewards, ordinary)[:, None], ordinary, solved.cpu())
+        return policies, ordinary.expand_as(policies)
+    policies = torch.where(known | agreed_upon(rewards, ordinary, mdp), ordinary, solved.cpu())
+    return policies, nearest_ordinary(policies, ordinary, rewards, mdp)
+
+
+def nearest_ordinary(policies: Tensor, ordinary: Tensor, rewards: Any, mdp: TabularMDP) -> Tensor:
+    """Where several actions are as good as the ordinary one's, these as each policy has them: [..., S, A] -> [..., S, A].
+
+    Which of them the ordinary policy [S, A] takes is arbitrary (the first), and is no sign of caution.
+    """
+    as_good = optimal_actions(mdp, mean_reward(rewards).cpu())
+    shares = policies * as_good
+    total = shares.sum(dim=-1, keepdim=True)
+    return torch.where(total > 0, shares / total, ordinary)
+
+
+def agreed_upon(rewards: Any, ordinary: Tensor, mdp: TabularMDP) -> bool:
+    """Whether the ordinary policy [S, A] is the best in an MDP for every model, so that it is for every k-of-N value."""
+    each = (reward for _, block in model_blocks(as_rewards(rewards)) for reward in block.cpu())
+    return optimal_for_all(mdp, ordinary, each)
 
 
 def disputed(rewards: Any, ordinary: Tensor) -> Tensor:
@@ -69,10 +94,10 @@ def disputed(rewards: Any, ordinary: Tensor) -> Tensor:
 
 
 def total_variation(policy: Tensor, ordinary: Tensor) -> Tensor:
-    """How far two policies are apart in each state: [..., B, A], [B, A] -> [..., B]."""
+    """How far two policies are apart in each state: [..., B, A], the same or [B, A] -> [..., B]."""
     return 0.5 * (policy - ordinary).abs().sum(dim=-1)
 
 
 def decision_of(cautious: Tensor, ordinary: Tensor, opinions: Callable[[], Tensor]) -> Decision:
-    """The decision that a cautious policy [..., B, A] makes, beside the ordinary one [B, A]."""
+    """The decision that a cautious policy [..., B, A] makes, beside the ordinary one (the same or [B, A])."""
     return Decision(cautious.argmax(dim=-1), cautious, total_variation(cautious, ordinary), ordinary, opinions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,12 @@ from cautious.worlds.mdp import TabularMDP
 
 TIE_TOLERANCE = 1e-10
 """Actions tie if one step of either differs by less than this share of the reward's range; the lowest index then wins."""
+
+ROUNDING = 4e-15
+"""Of a solve's results, as a share of the largest of them."""
+
+MAX_STEPS = 10_000
+"""Of policy iteration, which takes a few dozen."""
 
 
 class OptimalPolicy(NamedTuple):
@@ -43,18 +50,49 @@ def optimal_policy(mdp: TabularMDP, reward: ArrayLike) -> OptimalPolicy:
     check_size(tensor, "reward")
     batch = tensor.reshape(-1, mdp.num_states, mdp.num_actions)
     # A constant in the reward moves no policy; without it, digits go to what does.
-    lowest, highest = batch.amin(dim=(1, 2)), batch.amax(dim=(1, 2))
-    middle = ((lowest + highest) / 2)[:, None, None]
-    tolerance = (TIE_TOLERANCE * (1 - mdp.discount) * (highest - lowest)).clamp(min=1e-300)[:, None]
+    middle = ((batch.amin(dim=(1, 2)) + batch.amax(dim=(1, 2))) / 2)[:, None, None]
+    tolerance = _tolerance(mdp, batch)
     action_values = middle + _optimal_action_values(mdp, batch - middle, tolerance)
     best = action_values.amax(dim=-1)
-    tied = tolerance + 4e-15 * best.abs().amax(dim=1, keepdim=True)
-    greedy = action_values >= (best - tied)[..., None]
-    policy = _deterministic(greedy.to(torch.uint8).argmax(dim=-1), mdp.num_actions)
+    policy = _deterministic(_best(action_values, tolerance).to(torch.uint8).argmax(dim=-1), mdp.num_actions)
     expected_return = (best * mdp.initial_state_dist.to(tensor.device)).sum(dim=-1)
     return OptimalPolicy(
         policy.reshape(tensor.shape), action_values.reshape(tensor.shape), expected_return.reshape(tensor.shape[:-2])
     )
+
+
+def optimal_actions(mdp: TabularMDP, reward: Tensor) -> Tensor:
+    """Every action that is as good as the best, under one reward function [S, A] or a batch: truth values [..., S, A]."""
+    batch = reward.double().reshape(-1, mdp.num_states, mdp.num_actions)
+    action_values = optimal_policy(mdp, batch).action_values
+    return _best(action_values, _tolerance(mdp, batch)).reshape(reward.shape)
+
+
+def optimal_for_all(mdp: TabularMDP, policy: Tensor, rewards: Iterable[Tensor]) -> bool:
+    """Whether no action anywhere is better than what `policy` [S, A] does, under each of some reward functions [S, A].
+
+    One factorisation for all of them; the first that says otherwise ends it.
+    """
+    evaluation = mdp.evaluate(policy)
+
+    def objects(reward: Tensor) -> bool:
+        worse = ~_best(evaluation.action_values(reward[None]), _tolerance(mdp, reward[None]))
+        return bool((worse & (policy > 0)).any())
+
+    return not any(objects(reward) for reward in rewards)
+
+
+def _tolerance(mdp: TabularMDP, reward: Tensor) -> Tensor:
+    """By how much values must differ not to tie, for a batch of reward functions: [B, S, A] -> [B, 1]."""
+    reach = reward.amax(dim=(1, 2)) - reward.amin(dim=(1, 2))
+    return (TIE_TOLERANCE * (1 - mdp.discount) * reach).clamp(min=torch.finfo(torch.float64).tiny)[:, None]
+
+
+def _best(action_values: Tensor, tolerance: Tensor) -> Tensor:
+    """Actions whose value is the best in their state but for the tolerance and rounding: [B, S, A] -> truth values."""
+    best = action_values.amax(dim=-1)
+    tied = tolerance + ROUNDING * best.abs().amax(dim=1, keepdim=True)
+    return action_values >= (best - tied)[..., None]
 
 
 def optimal_return_bound(mdp: TabularMDP, reward: Tensor) -> Tensor:
@@ -75,20 +113,20 @@ def _optimal_action_values(mdp: TabularMDP, reward: Tensor, tolerance: Tensor) -
     action_values = torch.empty_like(reward)
     waiting = torch.arange(len(reward), device=reward.device)
     actions = reward.argmax(dim=-1)  # [B, S]
-    for _ in range(10_000):
+    for _ in range(MAX_STEPS):
         policy = _deterministic(actions[waiting], mdp.num_actions)
         values = mdp.evaluate(policy).action_values(reward[waiting])
         action_values[waiting] = values
         best, better = values.max(dim=-1)
         current = values.gather(-1, actions[waiting].unsqueeze(-1)).squeeze(-1)
-        margin = tolerance[waiting] + 4e-15 * values.abs().amax(dim=(1, 2))[:, None]
+        margin = tolerance[waiting] + ROUNDING * values.abs().amax(dim=(1, 2))[:, None]
         improves = best > current + margin  # a margin, so that rounding cannot make it cycle
         actions[waiting] = torch.where(improves, better, actions[waiting])
         waiting = waiting[improves.any(dim=-1)]
         if len(waiting) == 0:
             return action_values
     raise SolverError(
-        f"optimal_policy: {len(waiting)} of {len(reward)} reward functions still improve after 10,000 steps."
+        f"optimal_policy: {len(waiting)} of {len(reward)} reward functions still improve after {MAX_STEPS:,} steps."
     )
 
 

@@ -138,7 +138,7 @@ def solve(
     average = history.average_policy()
 
     def best_policy() -> Tensor:
-        for policy in (state.policy, average):
+        for policy in (average, state.policy):
             history.keep_better(policy, opponent.exact_value(policy))
         return _shaped(history.best_policy, request)
 

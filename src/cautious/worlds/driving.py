@@ -6,10 +6,11 @@ the ditches only; in the novel one on the road too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
+from types import MappingProxyType
 
 import numpy as np
 import scipy.sparse
@@ -60,7 +61,7 @@ class DrivingWorld:
     mdp: TabularMDP
     states: tuple[DrivingState, ...]
     actions: tuple[str, ...]
-    features: dict[str, Tensor]
+    features: Mapping[str, Tensor]
     pairs: Tensor
     pair_rewards: Tensor
     every_pair: Tensor
@@ -127,7 +128,11 @@ def driving_world(novel: bool = True, appearance_probability: float = 0.5) -> Dr
         raise InvalidInputError(
             f"appearance_probability={appearance_probability!r} must lie in (0, 1]: at 0 no obstacle would ever appear."
         )
-    return _build_world(parse_flag(novel, "novel"), probability)
+    world = _build_world(parse_flag(novel, "novel"), probability)
+    # What is kept for the next caller must not change with what this one does to its tensors.
+    own = {name: getattr(world, name).clone() for name in ("pairs", "pair_rewards", "every_pair")}
+    features = {name: values.clone() for name, values in world.features.items()}
+    return replace(world, **own, features=MappingProxyType(features))
 
 
 def _spawn(novel: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -128,7 +128,7 @@ FEATURES = tuple(pair_features(START, START))
 
 def network_image(state: DrivingState) -> Tensor:
     """What a reward model sees of a state: channels pavement, ditch, car, obstacle over the lanes, [4, 3, 4]."""
-    image = torch.zeros(4, NUM_ROWS, NUM_COLUMNS)
+    image = torch.zeros(4, NUM_ROWS, NUM_COLUMNS, dtype=torch.float32)
     image[1, :, list(DITCHES)] = 1
     image[2, CAR_ROW, state.column] = 1
     for obstacle in (state.left, state.right):

@@ -108,6 +108,10 @@ class ImageTask:
         if pays is not None and not math.isfinite(as_number(pays)):
             raise InvalidInputError(f"help_reward={pays!r} must be a finite number.")
         if self.help_action is None:
+            if help_reward is not None:
+                raise InvalidInputError(
+                    f"help_reward={help_reward!r}: {self.name} has no action for help; leave it out."
+                )
             return non_obvious_rewards(labels)
         if self.help_bit:
             return help_if_available_rewards(labels, help_available, float(pays or 0))
@@ -116,7 +120,11 @@ class ImageTask:
     @property
     def loss_weights(self) -> Tensor:
         """[A]."""
-        return index_loss_weights(self.num_actions) if self.weighted_loss else torch.ones(self.num_actions).double()
+        return (
+            index_loss_weights(self.num_actions)
+            if self.weighted_loss
+            else torch.ones(self.num_actions, dtype=torch.float64)
+        )
 
 
 TASKS = {

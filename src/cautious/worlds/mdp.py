@@ -74,7 +74,7 @@ class TabularMDP:
     def __repr__(self) -> str:
         """Sizes, discount and storage."""
         kind = "sparse" if self.dynamics.is_sparse else "dense"
-        return f"TabularMDP(num_states={self.num_states}, num_actions={self.num_actions}, discount={self.discount:g}, {kind})"
+        return f"TabularMDP(num_states={self.num_states}, num_actions={self.num_actions}, discount={self.discount!r}, {kind})"
 
     @cached_property
     def transitions(self) -> Tensor:
@@ -104,6 +104,15 @@ class TabularMDP:
         values = as_float_tensor(reward, "reward", occupancy.device).double()
         check_shape(values, "... S A", "reward", S=self.num_states, A=self.num_actions)
         check_finite(values, "reward")
+        leading = occupancy.shape[:-2], values.shape[:-2]
+        if any(
+            one != other and 1 not in (one, other)
+            for one, other in zip(leading[0][::-1], leading[1][::-1], strict=False)
+        ):
+            raise InvalidInputError(
+                f"policy and reward: batches {list(leading[0])} and {list(leading[1])} do not go together; they must be the "
+                "same, or one of them missing."
+            )
         return (occupancy * values).sum(dim=(-2, -1))
 
 
@@ -140,6 +149,8 @@ def _as_rows(transitions: Any) -> tuple[Tensor | scipy.sparse.csr_array, int]:
 
 def _scipy_from_torch(tensor: Tensor) -> scipy.sparse.coo_array:
     tensor = tensor.detach()
+    if tensor.is_complex():
+        raise InvalidInputError("transitions: complex numbers are no probabilities.")
     if tensor.layout == torch.sparse_coo and tensor.dense_dim():
         tensor = tensor.to_dense().to_sparse()  # hybrid: some dimensions are dense
     entries = tensor.to_sparse_coo().coalesce().cpu()

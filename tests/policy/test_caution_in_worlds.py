@@ -1,0 +1,74 @@
+"""Caution in an MDP comes from disagreement alone: not from ties, nor from what the solver had no time for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cautious import CautiousPolicy, RewardEnsemble, TabularMDP, driving_world, optimal_policy, solve_mdp
+from cautious.solvers.decision import agreed_upon, nearest_ordinary
+from cautious.solvers.optimal import optimal_actions
+
+
+@pytest.mark.parametrize("novel", [False, True])
+def test_models_that_say_the_same_are_not_cautious_anywhere(novel):
+    world = driving_world(novel)
+    same = world.features["reward"].expand(20, -1, -1)
+    policy = CautiousPolicy(same, "1-of-20", mdp=world.mdp, num_iterations=5)
+    decision = policy.decide(range(len(world.states)))
+    assert decision.caution.max() == 0
+    assert policy.caution_at(["1-of-20", "20-of-20"], range(len(world.states))).max() == 0
+    value = world.mdp.expected_return(decision.probabilities, same[0])
+    assert float(value) == pytest.approx(float(optimal_policy(world.mdp, same[0]).expected_return), abs=1e-12)
+
+
+def test_on_the_familiar_road_the_shipped_belief_drives_as_usual():
+    belief = RewardEnsemble.load("driving")
+    caution = {}
+    for novel in (False, True):
+        world = driving_world(novel)
+        policy = CautiousPolicy(belief.rewards(world), "1-of-20", mdp=world.mdp)
+        caution[novel] = policy.decide(range(len(world.states))).caution
+    assert caution[False].max() < 1e-9  # its models differ, but not about what is best
+    assert caution[True].mean() > 0.1
+
+
+def test_equally_good_actions_are_no_sign_of_caution():
+    world = TabularMDP(np.ones((1, 3, 1)), [1.0], 0.5)
+    decision = CautiousPolicy(np.array([[[1.0, 1.0, 0.0]], [[1.0, 1.0, 0.5]]]), "1-of-2", mdp=world).decide([0])
+    assert decision.caution.tolist() == [0]
+    ordinary = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
+    rewards = torch.tensor([[[1.0, 1.0, 0.0]]], dtype=torch.float64)
+    policies = torch.tensor([[[0.25, 0.5, 0.25]], [[0.0, 0.0, 1.0]]], dtype=torch.float64)
+    nearest = nearest_ordinary(policies, ordinary, rewards, world)
+    assert nearest.tolist() == [[[1 / 3, 2 / 3, 0.0]], [[1.0, 0.0, 0.0]]]  # where it has none of them, the first
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 2**32 - 1))
+def test_the_best_for_every_model_is_the_best_at_every_level(seed):
+    rng = np.random.default_rng(seed)
+    world = TabularMDP(rng.dirichlet(np.ones(4), (4, 3)), np.full(4, 0.25), 0.8)
+    base = rng.normal(size=(4, 3))
+    scaled = torch.from_numpy(np.stack([factor * base + shift for factor, shift in rng.uniform(0.5, 2, (5, 2))]))
+    ordinary = optimal_policy(world, scaled.mean(dim=0)).policy
+    assert agreed_upon(scaled, ordinary, world)  # a positive factor and a constant move no optimum
+    assert not agreed_upon(torch.cat([scaled, -scaled[:1]]), ordinary, world)
+    assert torch.equal(ordinary, ordinary * optimal_actions(world, scaled.mean(dim=0)))
+    assert CautiousPolicy(scaled, "1-of-5", mdp=world, num_iterations=3).decide(range(4)).caution.max() == 0
+    game = solve_mdp(world, scaled, "1-of-5", sampling="exact", num_iterations=100)
+    gained = game.exact_value(game.best_policy) - game.exact_value(ordinary)
+    assert float(gained) <= 1e-12
+
+
+def test_of_equally_good_iterates_the_later_is_kept():
+    # State 1 is never reached: its policy does not move the value, and only later iterates have settled there.
+    dynamics = np.zeros((2, 2, 2))
+    dynamics[0, :, 0] = dynamics[1, :, 1] = 1
+    world = TabularMDP(dynamics, [1.0, 0.0], 0.5)
+    rewards = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]).expand(2, -1, -1)
+    solution = solve_mdp(world, rewards, "1-of-2", sampling="exact", num_iterations=50)
+    assert solution.best_policy.tolist() == [[1.0, 0.0], [0.0, 1.0]]
