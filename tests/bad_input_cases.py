@@ -417,7 +417,9 @@ CALLS = [
     Call("RewardEnsemble", "belief.rewards_for([0])", INVALID, "call it on `ensemble.on(states)`"),
     Call("RewardEnsemble", "belief.on(states).rewards_for([9])", INVALID, "there are 4, counted from 0"),
     Call("RewardEnsemble", "belief.on(states).rewards_for([-1])", INVALID, "there are 4, counted from 0"),
-    Call("RewardEnsemble", "belief.on(states).rewards_for([True, False])", INVALID, "expected numbers, got truth values"),
+    Call(
+        "RewardEnsemble", "belief.on(states).rewards_for([True, False])", INVALID, "expected numbers, got truth values"
+    ),
     Call("RewardEnsemble", "belief.rewards(None)", INVALID, "inputs: cannot be read as an array of real numbers"),
     Call(
         "RewardEnsemble",
@@ -610,7 +612,10 @@ COMMANDS = [
     Command("solve", "--belief nowhere --states states.npz", 2, "nowhere/ensemble.json: there is no such file"),
     Command("solve", "--belief ask-for-help --states states.npz", 2, "expected shape [S, 28, 28], got [20, 3]"),
     Command(
-        "solve", "--belief ask-for-help --states uneven.txt", 2, "expected a file that ends in .csv, .npz or .safetensors"
+        "solve",
+        "--belief ask-for-help --states uneven.txt",
+        2,
+        "expected a file that ends in .csv, .npz or .safetensors",
     ),
     Command("solve", "--belief ask-for-help --states nowhere.csv", 2, "nowhere.csv: there is no such file"),
     Command("solve", "--belief ask-for-help --states log.csv", 2, "it was not trained on a table"),

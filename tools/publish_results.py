@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cautious.experiments.store import MANIFEST, Findings, Store
-from cautious.report.contents import contents_of, figures_of, ledger_of, tables_of
+from cautious.report.contents import facts_of, figures_of, ledger_of, tables_of
 from cautious.report.figures import save_figure
 from cautious.report.ledger import Verdict
 from cautious.report.tables import Table
@@ -43,12 +43,12 @@ def publish(name: str, run: Path) -> None:
     copy = Store.open(target)
     for stage in letters:
         arrays = {key: array for key, array in store.arrays(stage).items() if not key.startswith("samples-")}
-        copy.save(stage, store.numbers(stage), arrays)
-    for stage, findings in earlier.items():
-        copy.save(stage, *findings)
+        copy.save(stage, store.numbers(stage), arrays, made_with=store.made_with(stage))
+    for stage, (findings, made_with) in earlier.items():
+        copy.save(stage, *findings, made_with=made_with)
 
 
-def published_before(target: Path, store: Store) -> dict[str, Findings]:
+def published_before(target: Path, store: Store) -> dict[str, tuple[Findings, dict[str, Any]]]:
     """Stages of another part of the same run that are published already: they are kept, under the new manifest."""
     if not (target / MANIFEST).exists():
         return {}
@@ -58,19 +58,27 @@ def published_before(target: Path, store: Store) -> dict[str, Findings]:
         raise SystemExit(f"{target} holds a run with other settings; delete it first.")
     kept = [path.stem for path in target.glob("*.json") if path.name != MANIFEST and not store.has(path.stem)]
     has_arrays = {path.stem for path in target.glob("*.safetensors")}
-    return {stage: (before.numbers(stage), before.arrays(stage) if stage in has_arrays else {}) for stage in kept}
+    return {
+        stage: (
+            (before.numbers(stage), before.arrays(stage) if stage in has_arrays else {}),
+            before.made_with(stage) or before_manifest(before, store),
+        )
+        for stage in kept
+    }
+
+
+def before_manifest(before: Store, store: Store) -> dict[str, Any]:
+    """What a stage under an earlier manifest was made with, as the new one has to have it said."""
+    return {"commit": before.manifest["commit"]} if before.manifest["commit"] != store.manifest["commit"] else {}
 
 
 def section(folder: Path) -> str:
     """One run as Markdown; draws its figures beside it."""
     store = Store.open(folder)
-    manifest, hardware = store.manifest, store.manifest["hardware"]
     note = folder / "note.txt"
     parts = [
         f"## {folder.name}\n",
-        f"{contents_of(store).trained(manifest['settings'])}.\n",
-        f"{hardware['gpu'] or hardware['cpu']}, {hardware['cores']} cores; {manifest['date'][:10]}; commit "
-        f"{manifest['commit']}; torch {manifest['versions']['torch']}.\n",
+        f"{facts_of(store)}.\n",
         note.read_text(encoding="utf-8") if note.exists() else "",
         ledger_rows(ledger_of(store)),
     ]

@@ -10,8 +10,10 @@ import threading
 import pytest
 import torch
 
+from cautious.beliefs.files import CHECKSUM, load_json, save_json
 from cautious.errors import BadFileError, CautiousError, WriteError
 from cautious.experiments.store import Store
+from cautious.experiments.surroundings import surroundings
 
 ARRAYS = {"policy": torch.rand(3, 2)}
 
@@ -96,3 +98,38 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path, monkeypatch, number):
     assert not (tmp_path / "new" / "manifest.json").exists()
     with store.alone():
         pass
+
+
+def rewritten(folder, **changes) -> None:
+    manifest = load_json(folder / "manifest.json")
+    versions = {**manifest["versions"], **changes.pop("versions", {})}
+    save_json(
+        folder / "manifest.json",
+        {**{k: v for k, v in manifest.items() if k != CHECKSUM}, **changes, "versions": versions},
+    )
+
+
+def test_a_run_of_another_version_is_not_gone_on_with(tmp_path, monkeypatch):
+    run_in(tmp_path)
+    rewritten(tmp_path, versions={"cautious": "0.9.0"})
+    monkeypatch.setattr("cautious.experiments.store.package_versions", lambda: {"cautious": "1.0.0"})
+    with pytest.raises(BadFileError, match=r"version 0\.9\.0 of cautious began, and this is version 1\.0\.0"):
+        run_in(tmp_path)
+    assert Store.open(tmp_path).numbers("stage") == {"value": 0.5}  # to read it is no problem
+
+
+def test_a_stage_says_what_made_it_where_that_is_not_what_began_the_run(tmp_path):
+    store = run_in(tmp_path)
+    assert store.made_with("stage") == {}
+    rewritten(tmp_path, commit="deadbeef0000", versions={"torch": "1.13.0"})
+    store = Store.create(tmp_path, "driving", {"seed": 0, "levels": ["1-of-2"]})
+    store.save("later", {"value": 2})
+    assert store.numbers("later") == {"value": 2}
+    assert store.made_with("later") == {"commit": surroundings()["commit"], "versions.torch": str(torch.__version__)}
+    assert store.stages() == ["later", "stage"]
+
+
+def test_a_manifest_says_where_data_came_from(tmp_path):
+    Store.create(tmp_path, "driving", {}, {"digits, train": "embedded default"})
+    again = Store.create(tmp_path, "driving", {}, {"digits, train": "given folder"})  # the same images, so the same run
+    assert again.manifest["origins"] == {"digits, train": "embedded default"}

@@ -16,7 +16,7 @@ EXPECTED = {
     "ask-for-help": {"help", "dial", "models", "sensitivity-help", "actions", "convergence"},
     "non-obvious": {"index", "dial", "models", "actions", "convergence"},
     "help-if-available": {
-        *("help", "index", "dial", "models", "sensitivity-help", "sensitivity-index"),
+        *("help", "index", "index-help-as-zero", "dial", "models", "sensitivity-help", "sensitivity-index"),
         *("actions-available", "actions-unavailable", "convergence-available", "convergence-unavailable"),
     },
     "data-extent": {

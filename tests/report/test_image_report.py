@@ -54,6 +54,8 @@ def check_page(store):
         assert f'alt="{name}:' in text
         assert (store.folder / "figures" / f"{name}.svg").exists()
     assert text.count("data:image/png;base64,") == len(names)
+    for origin in store.manifest["origins"].values():
+        assert f"({html.escape(origin)})" in text
     for table in tables_of(store):
         assert f'id="{table.id}"' in text
     for verdict in ledger_of(store):
@@ -95,3 +97,24 @@ class TestCommandLine:
             assert stop.value.code == 2
             assert message in " ".join(capsys.readouterr().err.split())
         assert not (tmp_path / "x").exists()
+
+
+def test_networks_that_never_take_a_label_have_no_index(tmp_path):
+    run = bearing_out(tmp_path, "help-if-available", runs=1)
+    for stage in (name for name in run.store.stages() if name.endswith("available")):
+        numbers = run.store.numbers(stage)
+        numbers["optim"]["index"] = {"mean": None, "half_width": None}
+        run.store.save(stage, numbers, run.store.arrays(stage))
+    text = write_report(run.store).read_text(encoding="utf-8")
+    assert "nan" in text
+
+
+def test_the_page_says_where_images_came_from_and_what_made_each_stage(tmp_path):
+    run = bearing_out(tmp_path, "non-obvious")
+    page = write_report(run.store).read_text(encoding="utf-8")
+    assert "; with commit" not in page
+    stage = "non-obvious-fashion"
+    made_with = {"commit": "deadbeef0000", "versions.torch": "1.13.0"}
+    run.store.save(stage, run.store.numbers(stage), run.store.arrays(stage), made_with=made_with)
+    page = write_report(run.store).read_text(encoding="utf-8")
+    assert f"with commit deadbeef0000, versions.torch 1.13.0: {stage}" in page

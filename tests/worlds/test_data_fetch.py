@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
+import time
 import zipfile
 from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -199,3 +201,24 @@ def test_the_published_sources_fill_the_layouts_that_are_read():
 def _pair(split, folder):
     layout = next(layout for layout in split.layouts if layout.folder == folder)
     return layout.images, layout.labels
+
+
+def test_what_a_killed_download_left_is_removed_by_the_next(tmp_path, sources):
+    cache = tmp_path / "cache"
+    old, new = cache / sources["letters"].folder / ".fetch-old", cache / sources["letters"].folder / ".fetch-new"
+    for left in (old, new):
+        left.mkdir(parents=True)
+        (left / "tmp1234").write_bytes(b"half of an archive")
+    hours_ago = time.time() - 10_000
+    for path in (old / "tmp1234", old):
+        os.utime(path, (hours_ago, hours_ago))
+    fetch_images(["letters"], sources=sources)
+    assert not old.exists()
+    assert new.exists()  # perhaps another process that is at it now
+    assert len(load_images("letters")) == 5
+
+
+def test_fetched_files_are_as_readable_as_any_other(tmp_path, sources):
+    (tmp_path / "own").write_text("a file")
+    for path in fetch_images(list(SETS), sources=sources):
+        assert path.stat().st_mode == (tmp_path / "own").stat().st_mode

@@ -24,13 +24,21 @@ class ImageData:
     train: ImageSet
     tests: dict[str, ImageSet]
 
+    @property
+    def sets(self) -> dict[str, ImageSet]:
+        """All of them, by name and split."""
+        return {"digits, train": self.train, **{f"{name}, test": images for name, images in self.tests.items()}}
+
     def described(self) -> dict[str, str]:
         """Size and content of each set, for a manifest: other data is another run, wherever the same data came from."""
-        sets = {"digits, train": self.train, **{f"{name}, test": images for name, images in self.tests.items()}}
         return {
             name: f"{len(images)} images, {fingerprint_of(images.images, images.labels)}"
-            for name, images in sets.items()
+            for name, images in self.sets.items()
         }
+
+    def origins(self) -> dict[str, str]:
+        """Where each set came from, in words."""
+        return {name: images.origin for name, images in self.sets.items()}
 
 
 def load_data(experiment: ImageExperiment, folder: Path | str | None = None) -> ImageData:

@@ -56,7 +56,8 @@ def run_images(
     """
     chosen = _chosen(experiment, only)
     images = load_data(experiment, data)
-    store = Store.create(folder, experiment.task, {**experiment.as_settings(), "data": images.described()})
+    settings = {**experiment.as_settings(), "data": images.described()}
+    store = Store.create(folder, experiment.task, settings, images.origins())
     engine = engine or LocalEngine()
     with store.alone():
         engine.side_by_side(

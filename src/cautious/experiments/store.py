@@ -1,6 +1,6 @@
 """A run on disk: what was asked, with what, on which machine, and what came out, stage by stage.
 
-    manifest.json            settings, versions, hardware, commit, date
+    manifest.json            settings, versions, hardware, commit, date, where data came from
     <stage>.json             numbers of a finished stage
     <stage>.safetensors      its arrays
     <stage>.parts            pieces of an unfinished stage
@@ -32,12 +32,17 @@ from cautious.beliefs.files import (
     save_tensors,
 )
 from cautious.errors import BadFileError, FolderInUseError
-from cautious.experiments.surroundings import surroundings
+from cautious.experiments.surroundings import UNKNOWN, identity, package_versions, surroundings
 from cautious.writing import SUFFIX, clear_abandoned, explained
 
 MANIFEST = "manifest.json"
 RUN = "run"
 """The entry of a stage that says which one it is, of which run: a hash of its name and of what the manifest asks for."""
+MADE_WITH = "made_with"
+"""The entry of a stage with the commit and versions that made it, where they are not those that began the run."""
+
+ENTRIES = ("format", FILES, RUN, MADE_WITH)
+"""Of a stage's file, beside its numbers."""
 
 Findings = tuple[dict[str, Any], dict[str, Tensor]]
 """What a stage comes to: numbers and arrays."""
@@ -54,15 +59,25 @@ class Store:
         self._checked = manifest["format"] == FORMAT
 
     @classmethod
-    def create(cls, folder: Path | str, experiment: str, settings: Mapping[str, Any]) -> Store:
-        """Start a run in `folder`, or go on with the one that is there; refuse one with other settings."""
+    def create(
+        cls, folder: Path | str, experiment: str, settings: Mapping[str, Any], origins: Mapping[str, str] | None = None
+    ) -> Store:
+        """Start a run in `folder`, or go on with the one that is there; refuse one with other settings or of another version.
+
+        Args:
+            folder: Where the run lives.
+            experiment: Its name.
+            settings: What decides the results.
+            origins: Where its data came from, in words; the same data from elsewhere is the same run.
+        """
         path = Path(folder) / MANIFEST
         if not path.exists():
             with _alone_in(Path(folder)):
                 if not path.exists():  # nor made by another process in the meantime
                     asked = {"format": FORMAT, "experiment": experiment, "settings": dict(settings)}
-                    save_json(path, asked | surroundings())
+                    save_json(path, asked | surroundings() | ({} if origins is None else {"origins": dict(origins)}))
         store = cls.open(folder)
+        _refuse_another_version(store)
         _refuse_if_different(store, experiment, settings)
         return store
 
@@ -98,6 +113,10 @@ class Store:
         """Where pieces of a stage are kept until it is finished, so that an interruption costs one piece at most."""
         return Store(self._path(stage, "parts"), self.manifest)
 
+    def stages(self) -> list[str]:
+        """Names of the finished stages."""
+        return sorted(path.stem for path in self.folder.glob("*.json") if path.name != MANIFEST)
+
     def has(self, stage: str) -> bool:
         """Whether a stage is finished."""
         return self._path(stage, "json").exists()
@@ -108,6 +127,7 @@ class Store:
         numbers: Mapping[str, Any],
         arrays: Mapping[str, Tensor] | None = None,
         files: Mapping[str, str] | None = None,
+        made_with: Mapping[str, Any] | None = None,
     ) -> None:
         """Finish a stage: arrays first, numbers last, since those mark it as done.
 
@@ -116,17 +136,33 @@ class Store:
             numbers: What came out.
             arrays: The same, where it is large.
             files: Checksums of what else belongs to the stage, by path below the run's folder.
+            made_with: What made it (`Store.made_with`), if not this process.
         """
+        with_what = self._unlike_the_manifest() if made_with is None else made_with
         own = dict(files or {})
         if arrays:
             path = self._path(stage, "safetensors")
             own[path.name] = save_tensors(path, arrays)
-        save_json(self._path(stage, "json"), {"format": FORMAT, **numbers, RUN: self._identity(stage)}, own)
+        save_json(
+            self._path(stage, "json"),
+            {"format": FORMAT, **numbers, RUN: self._identity(stage)} | _entry(with_what),
+            own,
+        )
         shutil.rmtree(self._path(stage, "parts"), ignore_errors=True)
 
     def numbers(self, stage: str) -> dict[str, Any]:
         """The numbers of a finished stage."""
-        return {name: value for name, value in self._described(stage).items() if name not in ("format", FILES, RUN)}
+        return {name: value for name, value in self._described(stage).items() if name not in ENTRIES}
+
+    def made_with(self, stage: str) -> dict[str, Any]:
+        """Commit and versions that made a finished stage, where they are not the manifest's; else empty."""
+        return dict(self._described(stage).get(MADE_WITH, {}))
+
+    def _unlike_the_manifest(self) -> dict[str, Any]:
+        """What this process works with and the one that began the run did not: commit and versions."""
+        here = _flat(identity())
+        there = _flat({name: self.manifest.get(name) for name in identity()})
+        return {name: value for name, value in here.items() if there.get(name) != value}
 
     def arrays(self, stage: str) -> dict[str, Tensor]:
         """The arrays of a finished stage."""
@@ -178,6 +214,25 @@ def _alone_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def _entry(made_with: Mapping[str, Any]) -> dict[str, Any]:
+    return {MADE_WITH: dict(made_with)} if made_with else {}
+
+
+def _refuse_another_version(store: Store) -> None:
+    """Results of two versions in one run would pass for those of one. A version that is not known (not installed) will do."""
+    there, here = (versions.get("cautious", UNKNOWN) for versions in (_versions(store), package_versions()))
+    if UNKNOWN not in (there, here) and there != here:
+        raise BadFileError(
+            f"{store.folder}: holds a run that version {there} of cautious began, and this is version {here}. 'cautious "
+            "report' reads it; to go on with it, install that version. Or choose another folder with --out."
+        )
+
+
+def _versions(store: Store) -> Mapping[str, Any]:
+    found = store.manifest.get("versions")
+    return found if isinstance(found, dict) else {}
 
 
 def _refuse_if_different(store: Store, experiment: str, settings: Mapping[str, Any]) -> None:

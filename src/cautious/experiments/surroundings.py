@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import importlib.metadata
 import os
 import platform
@@ -15,6 +16,7 @@ import torch
 import cautious.errors
 
 PACKAGES = ("cautious", "torch", "numpy", "scipy")
+UNKNOWN = "not installed"
 
 
 def hardware_name(device: torch.device | str) -> str:
@@ -28,10 +30,14 @@ def surroundings() -> dict[str, Any]:
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": _commit(),
-        "versions": {"python": platform.python_version(), **package_versions()},
+        **identity(),
         "hardware": {"machine": platform.machine(), "cpu": _cpu_name(), "cores": os.cpu_count(), "gpu": gpu},
     }
+
+
+def identity() -> dict[str, Any]:
+    """Commit and versions: what decides results beside the settings."""
+    return {"commit": _commit(), "versions": {"python": platform.python_version(), **package_versions()}}
 
 
 def surroundings_line() -> str:
@@ -53,7 +59,7 @@ def _version(package: str) -> str:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return "not installed"
+        return UNKNOWN
 
 
 def _cpu_name() -> str:
@@ -64,6 +70,7 @@ def _cpu_name() -> str:
         return platform.processor() or "unknown"
 
 
+@functools.cache
 def _commit() -> str | None:
     """The commit of the source tree that this package runs from, with a mark if it was changed since."""
     root = Path(cautious.errors.__file__).parent

@@ -14,6 +14,7 @@ from cautious.report.driving_tables import driving_tables
 from cautious.report.figures import FigureEntry
 from cautious.report.image_figures import image_figures
 from cautious.report.image_ledger import image_ledger
+from cautious.report.image_run import ImageRun
 from cautious.report.image_tables import image_tables
 from cautious.report.ledger import Verdict
 from cautious.report.tables import Table
@@ -28,18 +29,36 @@ class Contents:
     tables: Callable[[Store], list[Table]]
     figures: Callable[[Store], Mapping[str, FigureEntry]]
     ledger: Callable[[Store], list[Verdict]]
-    trained: Callable[[Mapping[str, Any]], str]
-    """From the settings: how many models, trained how."""
+    trained: Callable[[Store], str]
+    """How many models, trained how, on what."""
 
 
-def _driving_training(settings: Mapping[str, Any]) -> str:
-    return _training(settings["training"])
+def _driving_training(store: Store) -> str:
+    return _training(store.manifest["settings"]["training"])
 
 
-def _image_training(settings: Mapping[str, Any]) -> str:
-    parts = [f"{name}: {_training(variant['training'])}" for name, variant in settings["variants"].items()]
-    data = "; ".join(f"{name}: {what}" for name, what in settings["data"].items())
-    return f"{'; '.join(parts)}; {data}"
+def _image_training(store: Store) -> str:
+    run = ImageRun(store)
+    parts = [f"{name}: {_training(variant['training'])}" for name, variant in run.settings["variants"].items()]
+    for name, what in run.settings["data"].items():
+        origin = run.origins.get(name)
+        parts.append(f"{name}: {what}" + ("" if origin is None else f" ({origin})"))
+    return "; ".join(parts)
+
+
+def facts_of(store: Store) -> str:
+    """What stands above a report: models, data, runs, hardware, date, commit and versions, of all that made it."""
+    manifest, hardware = store.manifest, store.manifest["hardware"]
+    facts = (
+        f"{contents_of(store).trained(store)}; {manifest['settings']['num_runs']} runs; "
+        f"{hardware['gpu'] or hardware['cpu']}, {hardware['cores']} cores; "
+        f"{manifest['date'][:10]}; commit {manifest['commit']}; torch {manifest['versions']['torch']}"
+    )
+    others: dict[str, list[str]] = {}
+    for stage in store.stages():
+        if made_with := store.made_with(stage):
+            others.setdefault(", ".join(f"{name} {value}" for name, value in made_with.items()), []).append(stage)
+    return "; ".join([facts, *(f"with {what}: {', '.join(stages)}" for what, stages in others.items())])
 
 
 def _training(training: Mapping[str, Any]) -> str:

@@ -15,12 +15,11 @@ from cautious.report.claims import (
     robust,
     within,
 )
-from cautious.report.image_run import NOVEL, REGIMES, ImageRun
+from cautious.report.image_run import HELP, NOVEL, REGIMES, ImageRun
 from cautious.report.paper import paper_help
 from cautious.types import Regime
 
 MAIN = "help-0.25"
-HELP = "help_probability"
 LOOKALIKES = "osiljz"
 """Letters that look like digits (section 4)."""
 

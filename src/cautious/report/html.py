@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cautious.experiments.store import Store
-from cautious.report.contents import Contents, contents_of
+from cautious.report.contents import Contents, contents_of, facts_of
 from cautious.report.figures import FigureEntry, save_figure
 from cautious.report.ledger import Verdict
 from cautious.report.tables import Table
@@ -62,16 +62,9 @@ def _page(title: str, body: str) -> str:
 
 
 def _head(store: Store, contents: Contents) -> str:
-    manifest = store.manifest
-    hardware = manifest["hardware"]
-    facts = (
-        f"{contents.trained(manifest['settings'])}; {manifest['settings']['num_runs']} runs; "
-        f"{hardware['gpu'] or hardware['cpu']}, {hardware['cores']} cores; "
-        f"{manifest['date']}; commit {manifest['commit']}; torch {manifest['versions']['torch']}"
-    )
     return (
         f"<h1>{html.escape(contents.title)}</h1><p>{html.escape(contents.intro)}</p>"
-        f"<p><small>{html.escape(facts)}</small></p>"
+        f"<p><small>{html.escape(facts_of(store))}</small></p>"
     )
 
 

@@ -13,8 +13,8 @@ from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
 from cautious.report.figures import grid
 from cautious.report.image_panels import SET_COLOURS, colours_of, from_zero, legend, level_legend, say, tidy
-from cautious.report.image_run import REGIMES, ImageRun, as_tensor, bit_words, in_words
-from cautious.report.image_violins import AXES, FACTORS, HELP, INDEX
+from cautious.report.image_run import HELP, INDEX, REGIMES, ImageRun, as_tensor, bit_words, in_words
+from cautious.report.image_violins import AXES, FACTORS
 from cautious.types import Regime, Sampling
 
 STYLES = {Regime.ALL_STATES: "--", Regime.SINGLE_STATE: "-"}
@@ -129,7 +129,7 @@ def _plot_models(axes: Axes, study: dict[str, Any], images: str, regime: Regime,
             color=SET_COLOURS[images],
         )
     axes.set_xscale("log")
-    axes.set_xticks(sizes, [f"{size:g}" for size in sizes], minor=False)
+    axes.set_xticks(sizes, [f"{size:,g}" for size in sizes], minor=False, rotation=45, fontsize=8)
     axes.set_xticks([], minor=True)
     tidy(axes)
 

@@ -8,9 +8,9 @@ from cautious.experiments.store import Store
 from cautious.report.figures import FigureEntry
 from cautious.report.image_actions import distribution_figure, heat_map_figure
 from cautious.report.image_curves import convergence_figure, dial_figure, models_figure, quantities_of
-from cautious.report.image_run import BITS, ImageRun, bit_words
+from cautious.report.image_run import BITS, HELP, INDEX, INDEX_HELP_AS_ZERO, ImageRun, bit_words
 from cautious.report.image_samples import samples_figure
-from cautious.report.image_violins import HELP, INDEX, violin_figure
+from cautious.report.image_violins import violin_figure
 
 STARS = (
     " All-images regime left, single-image regime right; f is fashion, α letters. A star is a run, a violin their spread, "
@@ -65,11 +65,26 @@ def _main(run: ImageRun) -> dict[str, FigureEntry]:
     if _several(run) or not any(_any_stage(run, run.main, images=images) for images in run.novel):
         return {}
     found: dict[str, FigureEntry] = {}
-    rows = {HELP: ("help", "How often help is asked for on novel images."), INDEX: ("index", "The mean action index.")}
-    for name in quantities_of(run):
+    rows = {
+        HELP: ("help", "How often help is asked for on novel images."),
+        INDEX: ("index", f"{_index_words(run)}."),
+        INDEX_HELP_AS_ZERO: (
+            "index-help-as-zero",
+            "The mean action index with help counted as 0, so that it falls as help takes the place of labels, as the paper "
+            "has it (claim HA3).",
+        ),
+    }
+    for name in [*quantities_of(run), *([INDEX_HELP_AS_ZERO] if run.task.help_bit else [])]:
         ident, caption = rows[name]
         found[ident] = (caption + STARS, partial(violin_figure, rows=[(run.main, name)]))
     return found
+
+
+def _index_words(run: ImageRun) -> str:
+    """What an index is the mean of."""
+    return "The mean action index" + (
+        " among the labels, where one is taken" if run.task.help_action is not None else ""
+    )
 
 
 def _sensitivity(run: ImageRun) -> dict[str, FigureEntry]:
@@ -83,7 +98,7 @@ def _sensitivity(run: ImageRun) -> dict[str, FigureEntry]:
     found: dict[str, FigureEntry] = {}
     for name in quantities_of(run):
         ident = "help" if name == HELP else "index"
-        caption = f"{'Help' if name == HELP else 'The mean action index'} by {words}, a row each.{STARS}"
+        caption = f"{'Help' if name == HELP else _index_words(run)} by {words}, a row each.{STARS}"
         found[f"sensitivity-{ident}"] = (caption, partial(violin_figure, rows=[(each, name) for each in variants]))
     return found
 
@@ -101,7 +116,8 @@ def _convergence(run: ImageRun) -> dict[str, FigureEntry]:
 
 def _distributions(run: ImageRun) -> dict[str, FigureEntry]:
     found: dict[str, FigureEntry] = {}
-    dotted = " Dotted: each policy's mean action index." if run.task.weighted_loss else ""
+    among = " among the labels" if run.task.help_action is not None else ""
+    dotted = f" Dotted: each policy's mean action index{among}." if run.task.weighted_loss else ""
     for variant in _shown_variants(run):
         for bit in run.bits:
             caption = f"Actions that each policy takes on novel images{_words(variant, run)}{_bit(bit)}.{dotted}"

@@ -63,7 +63,12 @@ def tidy(axes: Axes) -> None:
 
 def from_zero(axes: Axes, least: float = 1.0) -> None:
     """An axis from 0 up to `least` or more, so that nothing does not look like something."""
-    axes.set_ylim(0, max(least, axes.get_ylim()[1]))
+    up_to(axes, max(least, axes.get_ylim()[1]))
+
+
+def up_to(axes: Axes, top: float) -> None:
+    """From 0 to `top`, with room for half a marker below."""
+    axes.set_ylim(-0.02 * top, top)
 
 
 def action_names(run: ImageRun) -> list[str]:

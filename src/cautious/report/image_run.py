@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +21,9 @@ from cautious.worlds.images import ImageTask, image_task
 REGIMES = {Regime.ALL_STATES: "all-images", Regime.SINGLE_STATE: "single-image"}
 """The regimes in the paper's words for images."""
 NOVEL = ("fashion", "letters")
+HELP, INDEX, INDEX_HELP_AS_ZERO = "help_probability", "index", "index_help_as_zero"
+"""What shows caution: how often help is asked for; the mean index of the labels, where one is taken; and the same with help
+counted as an index of 0, as the paper's text has it (deviation D11)."""
 BITS = {None: "", True: "available", False: "unavailable"}
 PAPER_MODELS = 2000
 PAPER_DIGITS, PAPER_LETTERS = complete_size("digits", "train"), complete_size("letters", "test")
@@ -50,12 +54,16 @@ class Measured:
         return self.runs(regime, name).nanmean(dim=1)
 
     def optim(self, name: str) -> float:
-        """Mean over the networks' own greedy policies."""
-        return float(self.numbers["optim"][name]["mean"])
+        """Mean over the networks' own greedy policies; NaN where there was nothing to measure."""
+        return _number(self.numbers["optim"][name]["mean"])
 
     def optim_half_width(self, name: str) -> float:
         """Half of that mean's 95 % interval."""
-        return float(self.numbers["optim"][name]["half_width"])
+        return _number(self.numbers["optim"][name]["half_width"])
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
 
 
 class ImageRun:
@@ -91,6 +99,15 @@ class ImageRun:
     def sets(self) -> list[str]:
         """Sets of images that the run was given, finished or not."""
         return [name for name in TEST_SETS if f"{name}, test" in self.settings["data"]]
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """Where each set came from, as far as the run says so; early manifests did not, but stages do."""
+        if "origins" in self.store.manifest:
+            return dict(self.store.manifest["origins"])
+        found = {name: self.measured(self.main, name, self.bits[0]) for name in self.sets}
+        told = {f"{name}, test": seen.numbers.get("origin") for name, seen in found.items() if seen is not None}
+        return {name: origin for name, origin in told.items() if origin is not None}
 
     @property
     def novel(self) -> list[str]:

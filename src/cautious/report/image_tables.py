@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cautious.experiments.store import Store
 from cautious.report.digits_tables import PLACES, digits_table, own_digits_table
-from cautious.report.image_run import REGIMES, ImageRun, bit_words, in_words
+from cautious.report.image_run import HELP, INDEX, INDEX_HELP_AS_ZERO, REGIMES, ImageRun, bit_words, in_words
 from cautious.report.network_tables import networks_table
 from cautious.report.paper import SETTINGS_TABLE, paper_help, paper_training
 from cautious.report.tables import ABSENT, Table, mean_and_spread
@@ -32,14 +32,15 @@ def novel_table(run: ImageRun, variant: str) -> Table:
             where = in_words(images, bit_words(bit))
             for regime, words in REGIMES.items():
                 rows += ((where, words, *row) for row in _novel_rows(run, variant, images, bit, regime))
-    note = "Mean ± standard deviation over runs; for optim, over networks. Index: of the labels, where one is chosen."
+    note = "Mean ± standard deviation over runs; for optim, over networks. Index: of the labels, where one is chosen"
+    note += "; or with help counted as 0." if run.task.help_bit else "."
     header = ("images", "regime", "", *run.levels, "optim")
     main = variant == run.main or run.task.name == "data-extent"  # whose three ensembles are one figure in the paper
     title = in_words("Novel images", run.words_for(variant))
     return Table(f"novel-{variant}", title, header, tuple(rows), note, num_labels=3, main=main)
 
 
-QUANTITIES = {"help_probability": "help, %", "help_share": "help, % of images", "index": "mean index"}
+QUANTITIES = {HELP: "help, %", "help_share": "help, % of images", INDEX: "mean index", INDEX_HELP_AS_ZERO: "help as 0"}
 
 
 def _novel_rows(
@@ -49,8 +50,8 @@ def _novel_rows(
     if measured is None or arrays is None:
         return
     for name, heading in QUANTITIES.items():
-        if name in measured.numbers["optim"]:
-            factor = 1 if name == "index" else 100
+        if name in measured.numbers["optim"] and (name != INDEX_HELP_AS_ZERO or run.task.help_bit):
+            factor = 1 if name in (INDEX, INDEX_HELP_AS_ZERO) else 100
             cells = [*measured.runs(regime, name), arrays[f"optim-{name}"].double()]
             yield (heading, *(mean_and_spread(factor * cell) for cell in cells))
     said = [paper_help(REGIMES[regime], images, level) for level in measured.levels]

@@ -20,13 +20,13 @@ from cautious.report.image_panels import (
     level_legend,
     say,
     tidy,
+    up_to,
 )
-from cautious.report.image_run import REGIMES, ImageRun, Measured, in_words
+from cautious.report.image_run import HELP, INDEX, INDEX_HELP_AS_ZERO, REGIMES, ImageRun, Measured, in_words
 from cautious.types import Regime
 
-HELP, INDEX = "help_probability", "index"
-AXES = {HELP: HELP_AXIS, INDEX: INDEX_AXIS}
-FACTORS = {HELP: 100.0, INDEX: 1.0}
+AXES = {HELP: HELP_AXIS, INDEX: INDEX_AXIS, INDEX_HELP_AS_ZERO: f"{INDEX_AXIS}, help as 0"}
+FACTORS = {HELP: 100.0, INDEX: 1.0, INDEX_HELP_AS_ZERO: 1.0}
 
 
 def plot_levels(axes: Axes, measured: Measured, regime: Regime, name: str, left: float) -> None:
@@ -92,4 +92,4 @@ def _same_height(panels: Sequence[Axes], name: str) -> None:
     """Panels of one quantity compare only at one scale."""
     top = max((axes.get_ylim()[1] for axes in panels), default=1)
     for axes in panels:
-        axes.set_ylim(0, min(top, 105) if name == HELP else top)
+        up_to(axes, min(top, 105) if name == HELP else top)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from cautious.report.claims import Claim, Finding, listed, most_robust, need, rises, robust, within
-from cautious.report.help_claims import HELP, more_reward_more_help
-from cautious.report.image_run import BITS, NOVEL, REGIMES, ImageRun
+from cautious.report.help_claims import more_reward_more_help
+from cautious.report.image_run import BITS, HELP, INDEX, INDEX_HELP_AS_ZERO, NOVEL, REGIMES, ImageRun
 from cautious.types import Regime
 
 HELP_MAIN = "help-0.05"
-INDEX, OTHER_INDEX = "index", "index_help_as_zero"
 
 
 def labels_digits(run: ImageRun, images: str) -> Finding:
@@ -90,7 +89,7 @@ def falls_more_with_help(run: ImageRun, images: str) -> Finding:
     """
     holds, texts = True, []
     for regime, words in REGIMES.items():
-        with_help, without = (_fall(run, images, bit, regime, OTHER_INDEX) for bit in (True, False))
+        with_help, without = (_fall(run, images, bit, regime, INDEX_HELP_AS_ZERO) for bit in (True, False))
         others = [_fall(run, images, bit, regime, INDEX) for bit in (True, False)]
         holds &= with_help > max(without, 0)
         texts.append(f"{words}: falls by {with_help:.2f} with help {BITS[True]}, {without:.2f} {BITS[False]} ")

@@ -7,21 +7,27 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import shutil
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cautious.errors import BadFileError, MissingFileError
 from cautious.worlds.data.find import DATA_VARIABLE, cache_folder
 from cautious.worlds.data.sources import SETS, SOURCES, RemoteFile, Source, known_set
-from cautious.writing import explained
+from cautious.writing import explained, write_whole
 
 Tell = Callable[[str, int, int], None]
 """Hears (file, bytes done, bytes in all)."""
 CHUNK = 2**16
+SCRATCH = ".fetch-"
+ABANDONED_AFTER = 600.0
+"""Seconds after which a download that writes nothing is dead; requests gives up long before."""
 
 
 def fetch_images(
@@ -57,27 +63,41 @@ def fetch_images(
     fetched: list[Path] = []
     with explained(target):
         for name in dict.fromkeys(names):
-            source = sources[name]
-            if source.archive is None:
-                fetched += [_download(source.address, file, target / source.folder, progress) for file in source.files]
-            else:
-                fetched += _fetch_members(source, source.archive, target / source.folder, progress)
+            fetched += _fetch(sources[name], target / sources[name].folder, progress)
     return fetched
 
 
-def _fetch_members(source: Source, archive: RemoteFile, folder: Path, progress: Tell | None) -> list[Path]:
-    """The wanted members of an archive, which itself is not kept: it is a hundred times as large."""
-    kept = [folder / file.name for file in source.files]
-    if all(_matches(path, file) for path, file in zip(kept, source.files, strict=True)):
-        for file in source.files:
+def _fetch(source: Source, folder: Path, progress: Tell | None) -> list[Path]:
+    """The files of a source; an archive itself is not kept: it is a hundred times as large."""
+    missing = [file for file in source.files if not _matches(folder / file.name, file)]
+    for file in source.files:
+        if file not in missing:
             _Progress(file.name, progress).finish()
-        return kept
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as scratch:
-        packed = _download(source.address, archive, Path(scratch), progress)
-        for path in [_unpack(packed, file, Path(scratch)) for file in source.files]:  # all sound before any is kept
-            path.replace(folder / path.name)
-    return kept
+    if missing:
+        folder.mkdir(parents=True, exist_ok=True)
+        _clear_abandoned(folder)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=SCRATCH) as scratch:
+            for path in _come(source, missing, Path(scratch), progress):
+                write_whole(folder / path.name, partial(shutil.copyfile, path))
+    return [folder / file.name for file in source.files]
+
+
+def _come(source: Source, files: list[RemoteFile], scratch: Path, progress: Tell | None) -> Iterator[Path]:
+    """Files as they come, each with the right checksum; members of an archive all sound before any is given."""
+    if source.archive is None:
+        for file in files:
+            yield _download(source.address, file, scratch, progress)
+        return
+    packed = _download(source.address, source.archive, scratch, progress)
+    yield from [_unpack(packed, file, scratch) for file in files]
+
+
+def _clear_abandoned(folder: Path) -> None:
+    """Remove what killed downloads left behind: those of now keep writing."""
+    for scratch in folder.glob(f"{SCRATCH}*"):
+        times = [path.stat().st_mtime for path in (scratch, *scratch.iterdir())]
+        if time.time() - max(times) > ABANDONED_AFTER:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _unpack(archive: Path, file: RemoteFile, folder: Path) -> Path:
@@ -106,7 +126,7 @@ def _matches(path: Path, file: RemoteFile) -> bool:
 
 
 def _download(address: str, file: RemoteFile, folder: Path, progress: Tell | None) -> Path:
-    """One file, by pooch: into a temporary neighbour, then the checksum, then its name."""
+    """One file into `folder`, by pooch: first its content, then the checksum, then its name."""
     import pooch
     import requests
 
