@@ -129,7 +129,7 @@ def _smoke(task: str) -> ImageExperiment:
 
 
 SCALES: dict[str, Callable[[str], ImageExperiment]] = {"smoke": _smoke, "small": _small, "paper": _paper}
-"""smoke: seconds, no result; small: 20 minutes on two cores, bears the orderings out; paper: the paper."""
+"""smoke: seconds, no result; small: 20 minutes on two cores, bears most orderings out; paper: the paper."""
 
 
 def image_experiment_at(task: str, scale: str, seed: int = 0) -> ImageExperiment:
