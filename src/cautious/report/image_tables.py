@@ -40,7 +40,12 @@ def novel_table(run: ImageRun, variant: str) -> Table:
     return Table(f"novel-{variant}", title, header, tuple(rows), note, num_labels=3, main=main)
 
 
-QUANTITIES = {HELP: "help, %", "help_share": "help, % of images", INDEX: "mean index", INDEX_HELP_AS_ZERO: "help as 0"}
+QUANTITIES = {
+    HELP: "help, %",
+    "help_share": "help, % of images",
+    INDEX: "mean index",
+    INDEX_HELP_AS_ZERO: "index, help as 0",
+}
 
 
 def _novel_rows(

@@ -25,7 +25,7 @@ from cautious.report.image_panels import (
 from cautious.report.image_run import HELP, INDEX, INDEX_HELP_AS_ZERO, REGIMES, ImageRun, Measured, in_words
 from cautious.types import Regime
 
-AXES = {HELP: HELP_AXIS, INDEX: INDEX_AXIS, INDEX_HELP_AS_ZERO: f"{INDEX_AXIS}, help as 0"}
+AXES = {HELP: HELP_AXIS, INDEX: INDEX_AXIS, INDEX_HELP_AS_ZERO: "mean index, help as 0"}
 FACTORS = {HELP: 100.0, INDEX: 1.0, INDEX_HELP_AS_ZERO: 1.0}
 
 
