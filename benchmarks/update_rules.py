@@ -1,6 +1,6 @@
 """What the three ways to add up regret do: asking for help on digits and clothes, with the package's own belief.
 
-python -m benchmarks.update_rules [--iterations 100]     a minute
+python -m benchmarks.update_rules [--iterations 100]     some minutes
 """
 
 from __future__ import annotations
