@@ -3,16 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-hopper check format bench docs clean
+.PHONY: demo test check format bench docs clean
 
 demo: $(READY)
 	$(BIN)/cautious demo
 
 test: $(READY)
 	$(BIN)/pytest -n 2 --dist worksteal
-
-test-hopper: .venv/.hopper-ready
-	PYTHONPATH=.venv/hopper $(BIN)/pytest tests/beliefs/test_hopper_compiles.py
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -38,10 +35,6 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
-
-.venv/.hopper-ready: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target .venv/hopper 'triton==3.6.*'
-	touch .venv/.hopper-ready
 
 .venv/.docs-ready: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'

@@ -67,7 +67,7 @@ def test_a_writer_at_work_is_left_alone(tmp_path):
 
 @pytest.mark.parametrize(
     ("number", "says"),
-    [(errno.ENOSPC, "Make room on the disk"), (errno.EROFS, "Make the folder writable"), (errno.EIO, "See to it")],
+    [(errno.ENOSPC, "Make room on the disk"), (errno.EROFS, "Make the folder writable"), (errno.EIO, "Put that right")],
 )
 def test_what_the_system_refuses_is_said_with_the_way_out(tmp_path, monkeypatch, number, says):
     path = tmp_path / "x.json"

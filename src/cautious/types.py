@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -54,6 +54,7 @@ class Update(StrEnum):
 
 
 Choice = TypeVar("Choice", bound=StrEnum)
+Entry = TypeVar("Entry")
 
 
 def parse_choice(kind: type[Choice], value: str, name: str) -> Choice:
@@ -63,6 +64,13 @@ def parse_choice(kind: type[Choice], value: str, name: str) -> Choice:
     except (ValueError, TypeError):
         known = ", ".join(repr(str(member)) for member in kind)
         raise InvalidInputError(f"{name}={value!r} is not known; choose one of {known}.") from None
+
+
+def look_up(table: Mapping[str, Entry], value: Any, name: str) -> Entry:
+    """The entry of `table` that `value` names; an error that lists the known names otherwise."""
+    if not isinstance(value, str) or value not in table:
+        raise InvalidInputError(f"{name}={value!r} is not known; choose one of {', '.join(map(repr, table))}.")
+    return table[value]
 
 
 def parse_count(value: Any, name: str, minimum: int = 1) -> int:

@@ -124,7 +124,7 @@ def test_a_belief_keeps_the_columns_it_was_trained_on(tmp_path):
     with pytest.raises(BadFileError, match=r"2 actions, its models .* 3 actions"):
         Columns.of(belief_with({"columns": columns.described()}, num_actions=3))
     for wrong in ([], {"features": [{"name": 1}], "actions": []}, {"features": 3, "actions": ["a"]}):
-        with pytest.raises(BadFileError, match="no columns"):
+        with pytest.raises(BadFileError, match="does not describe columns"):
             Columns.of(belief_with({"columns": wrong}))
 
 

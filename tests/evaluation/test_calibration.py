@@ -68,7 +68,7 @@ def test_models_that_differ_everywhere_allow_nothing_but_the_ordinary_level():
 @pytest.mark.parametrize("at_most", [1e-12, 1e-300, 1e-320])
 def test_a_rate_that_nobody_can_show_is_said_to_be_one(at_most: float):
     policy = CautiousPolicy(belief_with(0, 10, 4), "1-of-2", num_iterations=2)
-    with pytest.warns(CalibrationWarning, match="nobody has enough of them: allow more"):
+    with pytest.warns(CalibrationWarning, match="no number of states is enough: allow more"):
         assert calibrate(policy, range(10), at_most=at_most, progress=False).level == KofN(2, 2)
 
 

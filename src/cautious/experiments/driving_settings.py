@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cautious.beliefs.shards import TrainingSettings
-from cautious.errors import InvalidInputError
 from cautious.ops.risk import KofN
+from cautious.types import look_up
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,5 @@ The learning rate of the small scales is ten times the paper's, so that a twenti
 
 def experiment_at(scale: str, seed: int = 0) -> DrivingExperiment:
     """The experiment at a named scale."""
-    if scale not in SCALES:
-        raise InvalidInputError(f"scale={scale!r} is not known; choose one of {', '.join(map(repr, SCALES))}.")
-    preset = SCALES[scale]
+    preset = look_up(SCALES, scale, "scale")
     return replace(preset, training=replace(preset.training, seed=seed))

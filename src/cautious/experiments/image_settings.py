@@ -8,8 +8,8 @@ from typing import Any
 
 from cautious.beliefs.image_network import LEARNING_RATE
 from cautious.beliefs.shards import TrainingSettings
-from cautious.errors import InvalidInputError
 from cautious.ops.risk import KofN
+from cautious.types import look_up
 from cautious.worlds.images import ImageTask, image_task
 
 
@@ -135,8 +135,6 @@ SCALES: dict[str, Callable[[str], ImageExperiment]] = {"smoke": _smoke, "small":
 def image_experiment_at(task: str, scale: str, seed: int = 0) -> ImageExperiment:
     """The experiment of a task at a named scale."""
     image_task(task)
-    if scale not in SCALES:
-        raise InvalidInputError(f"scale={scale!r} is not known; choose one of {', '.join(map(repr, SCALES))}.")
-    preset = SCALES[scale](task)
+    preset = look_up(SCALES, scale, "scale")(task)
     variants = tuple(replace(one, training=replace(one.training, seed=seed)) for one in preset.variants)
     return replace(preset, variants=variants)

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
-from cautious.errors import InvalidInputError
+from cautious.types import look_up
 
 SETTINGS_TABLE = "parameters_last_action_std"
 """The ninth table, of training settings; its cells are no percentages."""
@@ -60,10 +60,7 @@ def paper_table(name: str) -> PaperTable:
     >>> paper_table("last_action_0.25").cell("single-image", "help", "1-of-20")
     Printed(mean=2.83, spread=0.01)
     """
-    tables = _numbers()["tables"]
-    if name not in tables:
-        raise InvalidInputError(f"table={name!r} is not known; choose one of {', '.join(map(repr, tables))}.")
-    found = tables[name]
+    found = look_up(_numbers()["tables"], name, "table")
     cells = {
         group: {quantity: {column: Printed(*cell) for column, cell in row.items()} for quantity, row in rows.items()}
         for group, rows in found["groups"].items()

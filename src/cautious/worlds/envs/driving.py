@@ -11,9 +11,7 @@ from cautious.errors import InvalidInputError
 from cautious.worlds.driving import driving_world
 from cautious.worlds.driving_picture import as_picture, as_text
 from cautious.worlds.driving_rules import ACTIONS, START, pair_features
-from cautious.worlds.envs.options import option
-
-RENDER_MODES = ("ansi", "rgb_array")
+from cautious.worlds.envs.options import RENDER_MODES, option, parse_render_mode
 
 
 class DrivingEnv(gymnasium.Env[Any, Any]):
@@ -58,12 +56,8 @@ class DrivingEnv(gymnasium.Env[Any, Any]):
 
     def __init__(self, novel: bool = True, appearance_probability: float = 0.5, render_mode: str | None = None) -> None:
         """Build the exact world; steps are sampled from its transition matrix."""
-        if render_mode is not None and render_mode not in RENDER_MODES:
-            raise InvalidInputError(
-                f"render_mode={render_mode!r} is not known; choose one of None, 'ansi', 'rgb_array'."
-            )
         self.world = driving_world(novel, appearance_probability)
-        self.render_mode = render_mode
+        self.render_mode = parse_render_mode(render_mode)
         self.action_space = spaces.Discrete(len(ACTIONS))
         self.observation_space = spaces.Discrete(len(self.world.states))
         self._state = self.world.index(START)

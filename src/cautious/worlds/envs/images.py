@@ -11,12 +11,11 @@ import torch
 from gymnasium import spaces
 
 from cautious.errors import InvalidInputError
-from cautious.types import Regime, parse_choice, parse_count
+from cautious.types import Regime, look_up, parse_choice, parse_count
 from cautious.worlds.data import load_images
-from cautious.worlds.envs.options import option
+from cautious.worlds.envs.options import RENDER_MODES, option, parse_render_mode
 from cautious.worlds.images import NO_DIGIT, image_task
 
-RENDER_MODES = ("ansi", "rgb_array")
 WORLDS = {"familiar": ("digits", "train"), "fashion": ("fashion", "test"), "letters": ("letters", "test")}
 SHADES = " .:-=+*#%@"
 ZOOM = 8
@@ -72,15 +71,9 @@ class ImageEnv(gymnasium.Env[Any, Any]):
         render_mode: str | None = None,
     ) -> None:
         """Load the images of a world."""
-        if render_mode is not None and render_mode not in RENDER_MODES:
-            raise InvalidInputError(
-                f"render_mode={render_mode!r} is not known; choose one of None, 'ansi', 'rgb_array'."
-            )
-        if not isinstance(world, str) or world not in WORLDS:
-            raise InvalidInputError(f"world={world!r} is not known; choose one of {', '.join(map(repr, WORLDS))}.")
         self.task = image_task(task)
-        self.render_mode = render_mode
-        self._images = load_images(*WORLDS[world], data)
+        self.render_mode = parse_render_mode(render_mode)
+        self._images = load_images(*look_up(WORLDS, world, "world"), data)
         right = self._images.labels if world == "familiar" else torch.full_like(self._images.labels, NO_DIGIT)
         self._rewards = [self.task.rewards(right, help_reward, available).numpy() for available in (False, True)]
         self._stays = parse_choice(Regime, regime, "regime") is Regime.SINGLE_STATE

@@ -7,6 +7,15 @@ from typing import Any
 
 from cautious.errors import InvalidInputError
 
+RENDER_MODES = ("ansi", "rgb_array")
+
+
+def parse_render_mode(render_mode: Any) -> str | None:
+    """How to draw, checked; None does not."""
+    if render_mode is not None and render_mode not in RENDER_MODES:
+        raise InvalidInputError(f"render_mode={render_mode!r} is not known; choose one of None, 'ansi', 'rgb_array'.")
+    return render_mode
+
 
 def option(options: Any, name: str, otherwise: Any) -> Any:
     """The option called `name`, or what to take if it is not given."""
