@@ -18,7 +18,6 @@ from cautious.errors import BadFileError, InvalidInputError
 from cautious.ops.risk import KofN
 from cautious.seeding import stream
 from cautious.solvers.bandit import solve_bandit
-from cautious.solvers.cfr import Progress
 from cautious.solvers.decision import (
     Decision,
     beside_ordinary,
@@ -30,6 +29,7 @@ from cautious.solvers.decision import (
 from cautious.solvers.mdp import solve_mdp
 from cautious.solvers.policy_files import load_policy, save_policy
 from cautious.solvers.solve import parse_levels
+from cautious.telling import Progress
 from cautious.types import (
     Sampling,
     as_float_tensor,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -24,9 +25,10 @@ from cautious.beliefs.epochs import adam_step
 from cautious.beliefs.files import save_json
 from cautious.beliefs.shards import Batch
 from cautious.beliefs.shuffling import shuffles
-from cautious.beliefs.training import Shard, TrainingSettings, as_progress, train
+from cautious.beliefs.training import Shard, TrainingSettings, train
 from cautious.errors import BadFileError, InvalidInputError, WriteError
 from cautious.seeding import seed_of
+from cautious.telling import as_progress
 from cautious.worlds.driving import driving_world
 from cautious.worlds.driving_rules import network_image
 
@@ -313,6 +315,8 @@ def test_progress_reaches_a_file_too(capsys, monkeypatch):
     tell = as_progress(True, "training")
     tell(1, 10)
     assert capsys.readouterr().err == ""  # at once it would be one line for each step
-    monkeypatch.setattr("cautious.beliefs.training.SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("cautious.telling.SECONDS_BETWEEN_LINES", 0.0)
     tell(5, 10)
-    assert capsys.readouterr().err == "training: 50 %\n"
+    assert re.fullmatch(r"training: 50 %, about \d+ s left\n", capsys.readouterr().err)
+    tell(10, 10)
+    assert capsys.readouterr().err == "training: 100 %\n"

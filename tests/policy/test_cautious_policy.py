@@ -150,6 +150,9 @@ def test_it_drives_a_gymnasium_loop():
     seen, _ = env.reset(seed=0)
     for _ in range(3):
         action, _ = policy.predict(seen)
+        assert env.action_space.contains(action)
+        own = (seen["image"][None], [bool(seen["help_available"])])
+        assert int(action) == int(policy.decide(own).action)
         seen, *_ = env.step(action)
 
 

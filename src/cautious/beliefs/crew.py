@@ -9,9 +9,7 @@ from typing import NamedTuple, Protocol
 import torch
 
 from cautious.beliefs.shards import Shard, StackedNetwork, TrainingSettings
-
-Progress = Callable[[int, int], None]
-"""Called with (epochs done, epochs in all), counted over all shards."""
+from cautious.telling import Progress
 
 
 class Job(NamedTuple):
@@ -33,7 +31,7 @@ class Crew(Protocol):
         self,
         job: Job,
         shards: Sequence[range | Shard],
-        report: Callable[[int, int], None],
+        report: Progress,
         finished: Callable[[int, Shard], None],
     ) -> None:
         """Train all shards, whichever first.

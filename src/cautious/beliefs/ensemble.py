@@ -17,6 +17,7 @@ from cautious.beliefs.networks import Network, checked_network, restored
 from cautious.beliefs.saved import DESCRIPTION, load_description, load_models, save_models
 from cautious.beliefs.table import state_numbers
 from cautious.errors import InvalidInputError, MissingFileError
+from cautious.telling import Progress
 from cautious.types import (
     ArrayLike,
     as_device,
@@ -92,7 +93,7 @@ class RewardEnsemble:
         moved = self.parameters.to(place), self.losses.to(place)
         return self._as_diagnosed(RewardEnsemble(self.network, *moved, self.settings, self._states))
 
-    def rewards(self, states: Any, *, progress: Callable[[int, int], None] | None = None) -> Tensor:
+    def rewards(self, states: Any, *, progress: Progress | None = None) -> Tensor:
         """What each model says each action pays in each state, [M, S, A], float32.
 
         Args:
@@ -141,9 +142,7 @@ class RewardEnsemble:
         return cls(network, *load_models(folder, found, network.num_parameters), found["settings"])
 
     @torch.no_grad()
-    def _predict(
-        self, indices: Tensor, states: tuple[Tensor, ...], progress: Callable[[int, int], None] | None
-    ) -> Tensor:
+    def _predict(self, indices: Tensor, states: tuple[Tensor, ...], progress: Progress | None) -> Tensor:
         """[N, S, A], block by block into one array."""
         place = self.parameters.device
         out = torch.empty(len(indices), len(states[0]), self.num_actions, device=place, dtype=torch.float32)

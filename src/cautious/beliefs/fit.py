@@ -17,11 +17,12 @@ from cautious.beliefs.images import ImageTraining
 from cautious.beliefs.loss import checked_rewards
 from cautious.beliefs.module_network import ModuleNetwork, ModuleTraining, as_inputs
 from cautious.beliefs.shards import TrainingSettings
-from cautious.beliefs.training import Progress, as_progress, train
+from cautious.beliefs.training import train
 from cautious.beliefs.units import Units
 from cautious.beliefs.vector_network import VectorNetwork
 from cautious.errors import InvalidInputError
 from cautious.seeding import stream
+from cautious.telling import Progress, as_progress
 from cautious.types import ArrayLike, as_float_tensor, as_folder, as_number, check_shape, chosen_device
 
 NetworkChoice = str | Callable[[], torch.nn.Module]

@@ -7,7 +7,6 @@ whichever shard, after whichever interruption.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,20 +15,18 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.cores import on_every_core
-from cautious.beliefs.crew import Board, Crew, Job, Progress, fair_shard_size, shards_of
+from cautious.beliefs.crew import Board, Crew, Job, fair_shard_size, shards_of
 from cautious.beliefs.epochs import Luck, train_epoch
 from cautious.beliefs.memory import keep_freed_memory
 from cautious.beliefs.shards import Checkpoints, Shard, StackedNetwork, TrainingSettings
-from cautious.types import parse_count, parse_flag
+from cautious.telling import Progress
+from cautious.types import parse_count
 
 CHECKPOINT_SECONDS = 20.0
 """How much work an interruption may cost at most, about."""
 
 CALL_SECONDS = 1.0
 """How long a network that trains several epochs by itself may take for one call, about."""
-
-SECONDS_BETWEEN_LINES = 10.0
-"""How often progress is told where there is no terminal to write one line over and over on."""
 
 
 class TrainedModels:
@@ -194,23 +191,3 @@ def _epochs_a_call(num_epochs: int, seconds: float, most: int) -> int:
     """How many epochs the next call may take, where `num_epochs` took so many seconds: at most four times as many."""
     share = CALL_SECONDS / max(seconds, 1e-3)
     return max(1, min(int(num_epochs * min(share, 4)), most))
-
-
-def as_progress(progress: bool | Progress | None, title: str) -> Progress | None:
-    """Whom to tell: a function as it is; for True a line on standard error, in a file or a notebook one now and then."""
-    if progress is None or callable(progress):
-        return progress
-    if not parse_flag(progress, "progress"):
-        return None
-    terminal, last = sys.stderr.isatty(), time.monotonic()
-
-    def tell(done: int, total: int) -> None:
-        nonlocal last
-        line = f"{title}: {100 * done // total} %"
-        if terminal:
-            print(f"\r{line}", end="\n" if done == total else "", file=sys.stderr, flush=True)
-        elif time.monotonic() - last >= SECONDS_BETWEEN_LINES:
-            last = time.monotonic()
-            print(line, file=sys.stderr, flush=True)
-
-    return tell

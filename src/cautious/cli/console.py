@@ -22,6 +22,8 @@ from rich.progress import (
 )
 
 from cautious.errors import CautiousError
+from cautious.telling import SECONDS_BETWEEN_LINES, progress_line
+from cautious.telling import Progress as OneProgress
 
 console = Console()
 error_console = Console(stderr=True)
@@ -61,29 +63,24 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def _plain_progress() -> Callable[[str, int, int], None]:
-    """A line for the first and the last word on each title, and every `PLAIN_SECONDS` between."""
+    """A line for the first and the last word on each title, and every `SECONDS_BETWEEN_LINES` between."""
     started: dict[str, float] = {}
     said: dict[str, float] = {}
 
     def tell(title: str, done: int, total: int) -> None:
         now = time.monotonic()
         begun = started.setdefault(title, now)
-        if done < total and now - said.get(title, -PLAIN_SECONDS) < PLAIN_SECONDS:
+        if done < total and title in said and now - said[title] < SECONDS_BETWEEN_LINES:
             return
         said[title] = now
-        left = f", about {(now - begun) / done * (total - done):.0f} s left" if 0 < done < total and now > begun else ""
-        line = f"{title}: {100 * done // max(total, 1)} %{left}\n"  # written at once: several threads may tell
+        line = progress_line(title, done, total, now - begun) + "\n"  # written at once: several threads may tell
         print(line, end="", file=sys.stderr, flush=True)
 
     return tell
 
 
-PLAIN_SECONDS = 15.0
-"""How often a log hears of progress."""
-
-
 @contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(title: str) -> Iterator[OneProgress]:
     """One bar; yields a function to be told (done, total)."""
     with progress_bars() as tell:
         yield lambda done, total: tell(title, done, total)

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torch import Tensor
 
     from cautious.beliefs.columns import Columns
     from cautious.beliefs.ensemble import RewardEnsemble
+    from cautious.telling import Progress
 
 
 @dataclass
@@ -87,7 +86,7 @@ class Train:
                 console.print(f"[yellow]look out:[/] {concern}")
         say(f"belief: {self.out}   decide with it: cautious solve --belief {self.out} --states FILE")
 
-    def _trained(self, progress: Callable[[int, int], None]) -> RewardEnsemble:
+    def _trained(self, progress: Progress) -> RewardEnsemble:
         import shutil
         import warnings
 

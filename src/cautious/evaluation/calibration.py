@@ -10,10 +10,10 @@ from typing import Any
 import scipy.stats
 from torch import Tensor
 
-from cautious.beliefs.training import Progress, as_progress
 from cautious.errors import InvalidInputError
 from cautious.ops.risk import KofN
 from cautious.policy import CautiousPolicy
+from cautious.telling import Progress, as_progress
 from cautious.types import LARGEST_COUNT, as_number
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cautious.telling import Progress as OneProgress
+
 Progress = Callable[[str, int, int], None]
 """Called with (what is being done, steps done, steps in all)."""
 
-Tell = Callable[[int, int], None]
+Tell = OneProgress
 """The same for one thing: (steps done, steps in all)."""
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cautious.solvers.cfr import Progress
 from cautious.solvers.games import BanditGame
 from cautious.solvers.opponents import JointOpponent, Opponent
 from cautious.solvers.rewards import Rewards, as_rewards
 from cautious.solvers.separate import SeparateOpponent
 from cautious.solvers.solution import Solution
 from cautious.solvers.solve import Levels, make_request, solve, tracks_exact
+from cautious.telling import Progress
 from cautious.types import ArrayLike, Regime, Sampling, as_distribution, as_float_tensor, check_shape, parse_choice
 
 

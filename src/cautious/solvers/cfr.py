@@ -9,7 +9,6 @@ One iteration, in the paper's order:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -18,10 +17,8 @@ from torch import Tensor
 from cautious.ops.regret import UPDATES, instantaneous_regret
 from cautious.ops.simplex import regret_matching, uniform_policy
 from cautious.solvers.opponents import Opponent, Response
+from cautious.telling import Progress
 from cautious.types import Update
-
-Progress = Callable[[int, int], None]
-"""Called after each iteration with (done, total)."""
 
 
 @dataclass

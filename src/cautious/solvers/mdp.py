@@ -7,12 +7,12 @@ from typing import Any
 import torch
 
 from cautious.errors import InvalidInputError
-from cautious.solvers.cfr import Progress
 from cautious.solvers.games import MDPGame
 from cautious.solvers.opponents import JointOpponent
 from cautious.solvers.rewards import as_rewards
 from cautious.solvers.solution import Solution
 from cautious.solvers.solve import Levels, make_request, solve, tracks_exact
+from cautious.telling import Progress
 from cautious.types import Regime
 from cautious.worlds.mdp import TabularMDP
 

@@ -13,11 +13,12 @@ from cautious.errors import InvalidInputError
 from cautious.ops.risk import KofN
 from cautious.seeding import seed_of
 from cautious.solvers.batch import Batch
-from cautious.solvers.cfr import CFRState, History, Progress, minimise_regret
+from cautious.solvers.cfr import CFRState, History, minimise_regret
 from cautious.solvers.opponents import Opponent
 from cautious.solvers.rewards import Rewards
 from cautious.solvers.sampling import num_reshuffles
 from cautious.solvers.solution import Solution, Trace
+from cautious.telling import Progress
 from cautious.types import Regime, Sampling, Update, check_callable, parse_choice, parse_count, parse_flag
 
 Levels = KofN | str | Sequence[KofN | str]

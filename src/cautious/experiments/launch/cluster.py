@@ -122,7 +122,7 @@ class RayEngine:
         pieces: Sequence[Any],
         device: torch.device,
         finished: Callable[[int, Outcome], None],
-        report: Callable[[int, int], None] | None = None,
+        report: Tell | None = None,
     ) -> None:
         """Have each piece worked on by a task.
 
@@ -153,7 +153,7 @@ class RayEngine:
             if report is not None:
                 self._pass_on(call, set(waiting.values()), report)
 
-    def _pass_on(self, call: int, waiting: set[int], report: Callable[[int, int], None]) -> None:
+    def _pass_on(self, call: int, waiting: set[int], report: Tell) -> None:
         """Report what is noted about the pieces that are not done."""
         try:
             notes = ray.get(self._notes.read.remote(call), timeout=POLL_SECONDS)
@@ -180,7 +180,7 @@ class _Crew:
         self,
         job: Job,
         shards: Sequence[range | Shard],
-        report: Callable[[int, int], None],
+        report: Tell,
         finished: Callable[[int, Shard], None],
     ) -> None:
         """One shard a task."""
