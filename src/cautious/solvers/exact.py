@@ -25,7 +25,7 @@ from cautious.solvers.optimal import optimal_policy
 from cautious.solvers.rewards import as_rewards
 from cautious.solvers.solution import Solution, Trace
 from cautious.types import as_distribution, as_float_tensor, check_shape
-from cautious.worlds.mdp import TabularMDP
+from cautious.worlds.mdp import TabularMDP, check_fits
 
 LARGEST_PROGRAM = 1_000_000
 """Most non-zero entries of the constraint matrix that is attempted: minutes, not hours."""
@@ -46,6 +46,8 @@ def solve_exact(mdp_or_state_dist: Any, rewards: Any, level: KofN | str) -> Solu
     reward = table.rewards_for(torch.arange(table.num_models)).double()  # [M, S, A]
     level = KofN.parse(level)
     rank_weights = level.rank_weights(table.num_models)
+    if isinstance(mdp_or_state_dist, TabularMDP):
+        check_fits(mdp_or_state_dist, table.num_models, table.num_states, table.num_actions)
     game, flow, inflow = _flow_constraints(mdp_or_state_dist, table.num_states, table.num_actions)
     unit = _to_unit_range(reward)  # the program's tolerances are absolute
     occupancy, weights = _solve_program(unit.flatten(1).numpy(), rank_weights.numpy(), flow, inflow)
@@ -82,11 +84,6 @@ def _flow_constraints(world: Any, num_states: int, num_actions: int) -> tuple[Ga
     """
     outflow = scipy.sparse.kron(scipy.sparse.eye_array(num_states), np.ones((1, num_actions)), format="csr")
     if isinstance(world, TabularMDP):
-        if (world.num_states, world.num_actions) != (num_states, num_actions):
-            raise InvalidInputError(
-                f"rewards: expected [M, S, A] with S={world.num_states} A={world.num_actions} as the MDP has, "
-                f"got S={num_states} A={num_actions}."
-            )
         rows = world.dynamics.matrix
         rows = rows if world.dynamics.is_sparse else scipy.sparse.csr_array(rows.numpy())
         flow = outflow - world.discount * rows.T

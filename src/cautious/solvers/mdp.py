@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from cautious.errors import InvalidInputError
 from cautious.solvers.games import MDPGame
 from cautious.solvers.opponents import JointOpponent
 from cautious.solvers.rewards import as_rewards
@@ -14,7 +13,7 @@ from cautious.solvers.solution import Solution
 from cautious.solvers.solve import Levels, make_request, solve, tracks_exact
 from cautious.telling import Progress
 from cautious.types import Regime
-from cautious.worlds.mdp import TabularMDP
+from cautious.worlds.mdp import TabularMDP, check_fits, parse_mdp
 
 
 def solve_mdp(
@@ -53,15 +52,8 @@ def solve_mdp(
     Returns:
         `Solution`; for one level and no `num_runs` its policies are plain [S, A].
     """
-    if not isinstance(mdp, TabularMDP):
-        hint = " (its .mdp is one)" if hasattr(mdp, "mdp") else ""
-        raise InvalidInputError(f"mdp is a {type(mdp).__name__}; pass a cautious.TabularMDP{hint}.")
-    table = as_rewards(rewards, device)
-    if (table.num_states, table.num_actions) != (mdp.num_states, mdp.num_actions):
-        raise InvalidInputError(
-            f"rewards: expected shape [M, S, A] with S={mdp.num_states} A={mdp.num_actions} as the MDP has, "
-            f"got [{table.num_models}, {table.num_states}, {table.num_actions}]."
-        )
+    mdp, table = parse_mdp(mdp), as_rewards(rewards, device)
+    check_fits(mdp, table.num_models, table.num_states, table.num_actions)
     request = make_request(
         level,
         table.num_models,

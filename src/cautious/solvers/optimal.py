@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cautious.errors import InvalidInputError, SolverError
+from cautious.errors import SolverError
 from cautious.types import ArrayLike, as_float_tensor, check_shape, check_size
-from cautious.worlds.mdp import TabularMDP
+from cautious.worlds.mdp import TabularMDP, parse_mdp
 
 TIE_TOLERANCE = 1e-10
 """Actions tie if one step of either differs by less than this share of the reward's range; the lowest index then wins."""
@@ -43,8 +43,7 @@ def optimal_policy(mdp: TabularMDP, reward: ArrayLike) -> OptimalPolicy:
     Returns:
         `OptimalPolicy` with the batch's leading dimensions.
     """
-    if not isinstance(mdp, TabularMDP):
-        raise InvalidInputError(f"mdp is a {type(mdp).__name__}; pass a cautious.TabularMDP.")
+    mdp = parse_mdp(mdp)
     tensor = as_float_tensor(reward, "reward").double()
     check_shape(tensor, "... S A", "reward", S=mdp.num_states, A=mdp.num_actions)
     check_size(tensor, "reward")

@@ -116,6 +116,23 @@ class TabularMDP:
         return (occupancy * values).sum(dim=(-2, -1))
 
 
+def parse_mdp(mdp: Any) -> TabularMDP:
+    """`mdp` if it is one; an error that says what to pass otherwise."""
+    if not isinstance(mdp, TabularMDP):
+        hint = " (its .mdp is one)" if hasattr(mdp, "mdp") else ""
+        raise InvalidInputError(f"mdp is a {type(mdp).__name__}; pass a cautious.TabularMDP{hint}.")
+    return mdp
+
+
+def check_fits(mdp: TabularMDP, num_models: int, num_states: int, num_actions: int) -> None:
+    """Raise unless rewards [M, S, A] of these sizes are about the states and actions of `mdp`."""
+    if (num_states, num_actions) != (mdp.num_states, mdp.num_actions):
+        raise InvalidInputError(
+            f"rewards: expected shape [M, S, A] with S={mdp.num_states} A={mdp.num_actions} as the MDP has, "
+            f"got [{num_models}, {num_states}, {num_actions}]."
+        )
+
+
 def checked_policy(policy: ArrayLike, num_states: int, num_actions: int) -> Tensor:
     """`policy` as a float64 tensor [..., S, A] whose rows are distributions."""
     check_shape(as_float_tensor(policy, "policy"), "... S A", "policy", S=num_states, A=num_actions)
