@@ -44,8 +44,8 @@ def publish(name: str, run: Path) -> None:
     for stage in letters:
         arrays = {key: array for key, array in store.arrays(stage).items() if not key.startswith("samples-")}
         copy.save(stage, store.numbers(stage), arrays, made_with=store.made_with(stage))
-    for stage, (findings, made_with) in earlier.items():
-        copy.save(stage, *findings, made_with=made_with)
+    for stage, (findings, made_by) in earlier.items():
+        copy.save(stage, *findings, made_with=copy.unlike_the_manifest(made_by))
 
 
 def published_before(target: Path, store: Store) -> dict[str, tuple[Findings, dict[str, Any]]]:
@@ -61,15 +61,10 @@ def published_before(target: Path, store: Store) -> dict[str, tuple[Findings, di
     return {
         stage: (
             (before.numbers(stage), before.arrays(stage) if stage in has_arrays else {}),
-            before.made_with(stage) or before_manifest(before, store),
+            before.made_by(stage),
         )
         for stage in kept
     }
-
-
-def before_manifest(before: Store, store: Store) -> dict[str, Any]:
-    """What a stage under an earlier manifest was made with, as the new one has to have it said."""
-    return {"commit": before.manifest["commit"]} if before.manifest["commit"] != store.manifest["commit"] else {}
 
 
 def section(folder: Path) -> str:

@@ -15,14 +15,25 @@ SECONDS_BETWEEN_LINES = 10.0
 """How often progress is told where there is no terminal to write one line over and over on."""
 
 
-def progress_line(title: str, done: int, total: int, seconds: float) -> str:
-    """What is done, and about how long the rest will take, so many seconds after the start.
+class Estimate:
+    """Says how far something is, and about how long the rest will take, by how fast it went since it was first told of.
 
-    >>> progress_line("training", 1, 4, 10.0)
-    'training: 25 %, about 30 s left'
+    >>> said = Estimate("training")
+    >>> said.line(800, 1000, now=0.0), said.line(810, 1000, now=10.0)  # 800 were done before, perhaps in another process
+    ('training: 80 %', 'training: 81 %, about 190 s left')
     """
-    left = f", about {seconds / done * (total - done):.0f} s left" if 0 < done < total and seconds > 0 else ""
-    return f"{title}: {100 * done // max(total, 1)} %{left}"
+
+    def __init__(self, title: str) -> None:
+        """Start with nothing told."""
+        self._title = title
+        self._first: tuple[int, float] | None = None
+
+    def line(self, done: int, total: int, now: float) -> str:
+        """The line at a time in seconds."""
+        first, begun = self._first = self._first or (done, now)
+        rate = (done - first) / (now - begun) if now > begun else 0.0
+        left = f", about {(total - done) / rate:.0f} s left" if rate > 0 and done < total else ""
+        return f"{self._title}: {100 * done // max(total, 1)} %{left}"
 
 
 def as_progress(progress: bool | Progress | None, title: str) -> Progress | None:
@@ -31,13 +42,12 @@ def as_progress(progress: bool | Progress | None, title: str) -> Progress | None
         return progress
     if not parse_flag(progress, "progress"):
         return None
-    terminal, begun = sys.stderr.isatty(), time.monotonic()
-    last = begun
+    terminal, said, last = sys.stderr.isatty(), Estimate(title), time.monotonic()
 
     def tell(done: int, total: int) -> None:
         nonlocal last
         now = time.monotonic()
-        line = progress_line(title, done, total, now - begun)
+        line = said.line(done, total, now)
         if terminal:  # over the line before, which may have been longer
             print(f"\r{line:<60}", end="\n" if done == total else "", file=sys.stderr, flush=True)
         elif now - last >= SECONDS_BETWEEN_LINES:

@@ -60,9 +60,7 @@ def test_unfinished_work_of_another_module_is_refused(problem, tmp_path, other):
     states, rewards = problem
     belief = fit_ensemble(states, rewards, network=small, checkpoint_dir=tmp_path, **QUICK)
     assert sum(part.numel() for part in other().parameters()) == belief.parameters.shape[1]
-    with pytest.raises(
-        BadFileError, match=r"another experiment \(network is 'module Sequential|network is \"module Seq"
-    ):
+    with pytest.raises(BadFileError, match=r"another experiment \(network is 'module Sequential \w{16}' there"):
         fit_ensemble(states, rewards, network=other, checkpoint_dir=tmp_path, **QUICK)
     again = fit_ensemble(states, rewards, network=small, checkpoint_dir=tmp_path, **QUICK)
     assert torch.equal(again.parameters, belief.parameters)
@@ -110,3 +108,25 @@ def test_images_in_a_list_are_images(problem):
     expected = fit_ensemble(images, rewards, **QUICK).parameters
     for given in (list(images), list(torch.from_numpy(images)), list(images / 255)):
         assert torch.equal(fit_ensemble(given, rewards, **QUICK).parameters, expected)
+
+
+def test_other_frozen_parameters_are_not_taken_for_those_it_was_trained_with(problem, tmp_path):
+    def constant(value: float) -> nn.Module:
+        module = with_frozen_part()
+        nn.init.constant_(module[0].weight, value)
+        return module
+
+    fit_ensemble(*problem, network=lambda: constant(0.1), **QUICK).save(tmp_path)
+    with pytest.raises(BadFileError, match="other untrained than the one given"):
+        RewardEnsemble.load(tmp_path, network=lambda: constant(0.9))
+
+
+def test_a_part_that_a_module_shares_stays_its_owners(problem):
+    states, rewards = problem
+    shared = nn.Linear(3, 8).double().requires_grad_(False)
+    network = lambda: nn.Sequential(shared, nn.Tanh(), nn.Linear(8, 2))  # noqa: E731
+    belief = fit_ensemble(states, rewards, network=network, **QUICK)
+    assert shared.weight.dtype == torch.float64
+    before = belief.rewards(states)
+    nn.init.zeros_(shared.weight)
+    assert torch.equal(belief.rewards(states), before)

@@ -317,6 +317,6 @@ def test_progress_reaches_a_file_too(capsys, monkeypatch):
     assert capsys.readouterr().err == ""  # at once it would be one line for each step
     monkeypatch.setattr("cautious.telling.SECONDS_BETWEEN_LINES", 0.0)
     tell(5, 10)
-    assert re.fullmatch(r"training: 50 %, about \d+ s left\n", capsys.readouterr().err)
+    assert re.fullmatch(r"training: 50 %, about \d+ s left\n", capsys.readouterr().err)  # by what came since the first
     tell(10, 10)
     assert capsys.readouterr().err == "training: 100 %\n"

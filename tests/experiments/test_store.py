@@ -133,3 +133,20 @@ def test_a_manifest_says_where_data_came_from(tmp_path):
     Store.create(tmp_path, "driving", {}, {"digits, train": "embedded default"})
     again = Store.create(tmp_path, "driving", {}, {"digits, train": "given folder"})  # the same images, so the same run
     assert again.manifest["origins"] == {"digits, train": "embedded default"}
+
+
+def test_a_stage_knows_what_made_its_pieces(tmp_path):
+    store = run_in(tmp_path)
+    store.parts("whole").save("piece", {"value": 1}, made_with={"commit": "deadbeef0000"})
+    store.save("whole", {"value": 2})
+    assert store.made_with("whole") == {"commit": "deadbeef0000"}
+    assert store.made_by("whole") == {**store.made_by("stage"), "commit": "deadbeef0000"}
+
+
+def test_what_else_lies_in_the_folder_is_no_stage(tmp_path):
+    store = run_in(tmp_path)
+    (tmp_path / "notes.json").write_text('["mine"]')
+    (tmp_path / "more.json").write_text('{"format": 2, "mine": 1}')
+    run_in(tmp_path / "other", seed=1).save("another", {"value": 1})
+    shutil.copyfile(tmp_path / "other" / "another.json", tmp_path / "another.json")
+    assert store.stages() == ["stage"]

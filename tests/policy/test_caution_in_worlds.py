@@ -55,8 +55,8 @@ def test_the_best_for_every_model_is_the_best_at_every_level(seed):
     base = rng.normal(size=(4, 3))
     scaled = torch.from_numpy(np.stack([factor * base + shift for factor, shift in rng.uniform(0.5, 2, (5, 2))]))
     ordinary = optimal_policy(world, scaled.mean(dim=0)).policy
-    assert agreed_upon(scaled, ordinary, world)  # a positive factor and a constant move no optimum
-    assert not agreed_upon(torch.cat([scaled, -scaled[:1]]), ordinary, world)
+    assert agreed_upon(scaled, ordinary, world).all()  # a positive factor and a constant move no optimum
+    assert not agreed_upon(torch.cat([scaled, -scaled[:1]]), ordinary, world).any()  # every state leads to every other
     assert torch.equal(ordinary, ordinary * optimal_actions(world, scaled.mean(dim=0)))
     assert CautiousPolicy(scaled, "1-of-5", mdp=world, num_iterations=3).decide(range(4)).caution.max() == 0
     game = solve_mdp(world, scaled, "1-of-5", sampling="exact", num_iterations=100)
@@ -72,3 +72,18 @@ def test_of_equally_good_iterates_the_later_is_kept():
     rewards = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]).expand(2, -1, -1)
     solution = solve_mdp(world, rewards, "1-of-2", sampling="exact", num_iterations=50)
     assert solution.best_policy.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_a_dispute_elsewhere_does_not_matter_where_nothing_leads_to_it():
+    # States 0 and 1 lead nowhere else; 2 leads to 1 or, by its third action, to 0, where models differ.
+    dynamics = np.zeros((3, 3, 3))
+    dynamics[0, :, 0] = dynamics[1, :, 1] = 1
+    dynamics[2, :2, 1] = dynamics[2, 2, 0] = 1
+    world = TabularMDP(dynamics, np.full(3, 1 / 3), 0.9)
+    agreed = [1.0, 0.999, -1.0]
+    rewards = torch.tensor([[[1.0, 0.25, 0.0], agreed, agreed], [[0.0, 0.25, 0.0], agreed, agreed]])
+    ordinary = optimal_policy(world, rewards.mean(dim=0)).policy
+    assert agreed_upon(rewards, ordinary, world).tolist() == [False, True, False]
+    decision = CautiousPolicy(rewards, "1-of-2", mdp=world).decide([0, 1])
+    assert decision.caution[0] > 0.9
+    assert decision.caution[1] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import math
 import re
 import threading
@@ -58,8 +59,8 @@ class ModuleNetwork:
             raise InvalidInputError(
                 "network: the module has no parameters to train (none at all, or all with requires_grad=False)."
             )
-        fixed = [part.detach() for part in self._module.parameters() if not part.requires_grad]
-        self.constants = (*self.constants, *fixed)
+        self._fixed = tuple(part.detach() for part in self._module.parameters() if not part.requires_grad)
+        self.constants = (*self.constants, *self._fixed)
         self._sizes = [math.prod(shape) for shape in self._shapes.values()]
         self.num_parameters = sum(self._sizes)
         self.state_shape: tuple[int, ...] = tuple(example.shape[1:])
@@ -98,14 +99,16 @@ class ModuleNetwork:
 
     @property
     def title(self) -> str:
-        """What tells this architecture from another in a folder of unfinished work: the module as it prints itself."""
-        printed = re.sub(r" at 0x[0-9a-f]+", "", " ".join(repr(self._module).split()))
-        return f"{self.name} {printed} {self._shapes}"
+        """What tells this architecture from another in a folder of unfinished work: a hash of how the module prints itself."""
+        printed = re.sub(r" at 0x[0-9a-f]+", "", repr(self._module))
+        digest = hashlib.sha256(f"{printed} {self._shapes}".encode()).hexdigest()
+        return f"{self.name} {type(self._module).__name__} {digest[:16]}"
 
     def describe(self) -> dict[str, Any]:
         """Shape of a state, and the module's parameters by name; the code that makes it is not kept."""
         shapes = {name: list(shape) for name, shape in self._shapes.items()}
-        return {"state_shape": list(self.state_shape), "parameters": shapes}
+        fixed = {"untrained": fingerprint_of(*self._fixed)} if self._fixed else {}
+        return {"state_shape": list(self.state_shape), "parameters": shapes, **fixed}
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
         """First weights as the module draws them itself, [P]."""
@@ -195,7 +198,7 @@ def _built(factory: Factory, seed: int) -> nn.Module:
         raise InvalidInputError(
             f"network: expected a function that returns a torch module, got {type(module).__name__}."
         )
-    return module.float().cpu()
+    return copy.deepcopy(module).float().cpu()  # parts that it shares with others stay theirs
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
+from cautious.types import as_path
 
 SUFFIXES = (".csv", ".tsv")
 NOT_TRIED = ("", "na", "nan")
@@ -48,8 +49,9 @@ class Table(NamedTuple):
         return found
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path | str) -> Table:
     """Read a CSV file with a line of headings, between commas, semicolons or tabs, whichever that line has most of."""
+    path = as_path(path, "path")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             first = next((line for line in file if line.strip()), "")

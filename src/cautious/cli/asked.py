@@ -45,7 +45,7 @@ def load_asked(belief: Path, states: Path) -> Asked:
     for feature in columns.features:
         remarks = [remark for remark in map(feature.remark, table.column(feature.name)) if remark]
         if remarks:
-            others = f", and {len(remarks) - 1} more rows" if len(remarks) > 1 else ""
+            others = f", and {len(remarks) - 1} more row{'s' * (len(remarks) > 2)}" if len(remarks) > 1 else ""
             say(f"look out: {remarks[0]}{others}. Such rows may still be decided as usual: the models know no better.")
     return Asked(models, rows, table, columns)
 

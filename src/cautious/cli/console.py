@@ -22,7 +22,7 @@ from rich.progress import (
 )
 
 from cautious.errors import CautiousError
-from cautious.telling import SECONDS_BETWEEN_LINES, progress_line
+from cautious.telling import SECONDS_BETWEEN_LINES, Estimate
 from cautious.telling import Progress as OneProgress
 
 console = Console()
@@ -64,17 +64,15 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
 
 def _plain_progress() -> Callable[[str, int, int], None]:
     """A line for the first and the last word on each title, and every `SECONDS_BETWEEN_LINES` between."""
-    started: dict[str, float] = {}
+    estimates: dict[str, Estimate] = {}
     said: dict[str, float] = {}
 
     def tell(title: str, done: int, total: int) -> None:
         now = time.monotonic()
-        begun = started.setdefault(title, now)
-        if done < total and title in said and now - said[title] < SECONDS_BETWEEN_LINES:
-            return
-        said[title] = now
-        line = progress_line(title, done, total, now - begun) + "\n"  # written at once: several threads may tell
-        print(line, end="", file=sys.stderr, flush=True)
+        line = estimates.setdefault(title, Estimate(title)).line(done, total, now)
+        if done == total or title not in said or now - said[title] >= SECONDS_BETWEEN_LINES:
+            said[title] = now
+            print(f"{line}\n", end="", file=sys.stderr, flush=True)  # at once: several threads may tell
 
     return tell
 

@@ -53,7 +53,7 @@ class Reproduce:
 
     def run(self) -> None:
         """Train, solve, judge, report."""
-        from cautious.cli.console import progress_bars
+        from cautious.cli.console import progress_bars, say
         from cautious.experiments.launch.engine import open_engine
         from cautious.experiments.repeats import run_repeats
         from cautious.types import parse_count
@@ -71,6 +71,10 @@ class Reproduce:
             else:
                 runs = run_repeats(run, folder, self.seed, self.repeats, engine, progress)
         missed = self._show(runs[self.seed]) if self.repeats == 1 else self._show_repeats(runs, folder)
+        if self.scale == "smoke":
+            say(
+                "scale smoke only shows that everything runs: its models know next to nothing, and its verdicts mean nothing."
+            )
         if self.scale == "paper" and missed:
             sys.exit(1)
 

@@ -58,7 +58,7 @@ class Solve:
         from cautious.cli.asked import write_decisions
         from cautious.cli.console import console, say
         from cautious.cli.tables import actions_table, caution_table, certificate_table
-        from cautious.solvers.decision import beside_ordinary, decision_of, ordinary_policy
+        from cautious.solvers.decision import beside_ordinary, decision_of
         from cautious.solvers.solve import parse_levels
         from cautious.types import as_folder
 
@@ -81,11 +81,7 @@ class Solve:
         pair = beside_ordinary(solved, parse_levels(self.level), rewards, mdp)
         cautious, ordinary = (policies.reshape(best.shape) for policies in pair)
         decision = decision_of(cautious, ordinary, lambda: rewards)
-        decisions = {
-            "action": decision.action,
-            "caution": decision.caution,
-            "ordinary_policy": ordinary_policy(rewards, mdp),  # of equally good ones the first, whatever is nearest
-        }
+        decisions = {"action": decision.action, "caution": decision.caution, "ordinary_policy": ordinary.contiguous()}
         files = {"policy.safetensors": save_tensors(self.out / "policy.safetensors", policies | decisions)}
         save_json(
             self.out / "certificate.json",
@@ -98,9 +94,7 @@ class Solve:
         else:
             (self.out / DECISIONS).unlink(missing_ok=True)  # of other states
         console.print(
-            actions_table(
-                self.level, decision.action, decisions["ordinary_policy"], None if columns is None else columns.actions
-            )
+            actions_table(self.level, decision.action, pair[1][0], None if columns is None else columns.actions)
         )
         console.print(certificate_table(self.level, certificates))
         console.print(caution_table(self.level, decision.caution))

@@ -32,7 +32,7 @@ from cautious.beliefs.files import (
     save_tensors,
 )
 from cautious.errors import BadFileError, FolderInUseError
-from cautious.experiments.surroundings import UNKNOWN, identity, package_versions, surroundings
+from cautious.experiments.surroundings import IDENTITY, UNKNOWN, identity, package_versions, surroundings
 from cautious.writing import SUFFIX, clear_abandoned, explained
 
 MANIFEST = "manifest.json"
@@ -115,7 +115,8 @@ class Store:
 
     def stages(self) -> list[str]:
         """Names of the finished stages."""
-        return sorted(path.stem for path in self.folder.glob("*.json") if path.name != MANIFEST)
+        names = (path.stem for path in self.folder.glob("*.json") if path.name != MANIFEST)
+        return sorted(name for name in names if self._is_stage(name))
 
     def has(self, stage: str) -> bool:
         """Whether a stage is finished."""
@@ -138,14 +139,18 @@ class Store:
             files: Checksums of what else belongs to the stage, by path below the run's folder.
             made_with: What made it (`Store.made_with`), if not this process.
         """
-        with_what = self._unlike_the_manifest() if made_with is None else made_with
+        if made_with is None:
+            pieces, made_with = self.parts(stage), {}
+            for piece in pieces.stages():
+                made_with |= pieces.made_with(piece)
+            made_with |= self.unlike_the_manifest(_flat(identity()))
         own = dict(files or {})
         if arrays:
             path = self._path(stage, "safetensors")
             own[path.name] = save_tensors(path, arrays)
         save_json(
             self._path(stage, "json"),
-            {"format": FORMAT, **numbers, RUN: self._identity(stage)} | _entry(with_what),
+            {"format": FORMAT, **numbers, RUN: self._identity(stage)} | _entry(made_with),
             own,
         )
         shutil.rmtree(self._path(stage, "parts"), ignore_errors=True)
@@ -158,11 +163,17 @@ class Store:
         """Commit and versions that made a finished stage, where they are not the manifest's; else empty."""
         return dict(self._described(stage).get(MADE_WITH, {}))
 
-    def _unlike_the_manifest(self) -> dict[str, Any]:
-        """What this process works with and the one that began the run did not: commit and versions."""
-        here = _flat(identity())
-        there = _flat({name: self.manifest.get(name) for name in identity()})
-        return {name: value for name, value in here.items() if there.get(name) != value}
+    def made_by(self, stage: str) -> dict[str, Any]:
+        """The same with what the manifest says of it."""
+        return self._begun_with() | self.made_with(stage)
+
+    def unlike_the_manifest(self, made_by: Mapping[str, Any]) -> dict[str, Any]:
+        """Of commit and versions, what the process that began the run did not have."""
+        there = self._begun_with()
+        return {name: value for name, value in made_by.items() if there.get(name) != value}
+
+    def _begun_with(self) -> dict[str, Any]:
+        return _flat({name: self.manifest[name] for name in IDENTITY if self.manifest.get(name) is not None})
 
     def arrays(self, stage: str) -> dict[str, Tensor]:
         """The arrays of a finished stage."""
@@ -178,12 +189,23 @@ class Store:
         found = load_json(path, checked=True if self._checked else None)
         if not isinstance(found, dict):
             raise BadFileError(f"{path}: expected a JSON object.")
-        if found.get(RUN, None if self._checked else self._identity(stage)) != self._identity(stage):
+        if not self._is_own(stage, found):
             raise BadFileError(
                 f"{path}: another stage than its name says, or of a run with other settings than this folder's manifest has. "
                 "Delete it to have it made again."
             )
         return found
+
+    def _is_stage(self, name: str) -> bool:
+        """Whether a file of that name is a stage of this run, and not something else that lies here."""
+        try:
+            return "format" in self._described(name)
+        except BadFileError:
+            return False
+
+    def _is_own(self, stage: str, entries: Mapping[str, Any]) -> bool:
+        """Whether a file holds this stage of this run; early files do not say."""
+        return entries.get(RUN, None if self._checked else self._identity(stage)) == self._identity(stage)
 
     def _identity(self, stage: str) -> str:
         """Tells a stage of this run from any other."""
@@ -216,6 +238,11 @@ def _alone_in(folder: Path) -> Iterator[None]:
         lock.release()
 
 
+def _as_object(found: Any) -> dict[str, Any]:
+    """What a JSON file holds, if it is an object; else an empty one."""
+    return found if isinstance(found, dict) else {}
+
+
 def _entry(made_with: Mapping[str, Any]) -> dict[str, Any]:
     return {MADE_WITH: dict(made_with)} if made_with else {}
 
@@ -231,8 +258,7 @@ def _refuse_another_version(store: Store) -> None:
 
 
 def _versions(store: Store) -> Mapping[str, Any]:
-    found = store.manifest.get("versions")
-    return found if isinstance(found, dict) else {}
+    return _as_object(store.manifest.get("versions"))
 
 
 def _refuse_if_different(store: Store, experiment: str, settings: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cautious.ops.risk import KofN
-from cautious.solvers.optimal import optimal_actions, optimal_for_all, optimal_policy
+from cautious.solvers.optimal import optimal_actions, optimal_policy, undisputed
 from cautious.solvers.rewards import as_rewards, mean_reward, model_blocks
 from cautious.worlds.mdp import TabularMDP
 
@@ -60,7 +60,7 @@ def beside_ordinary(
     if mdp is None:
         policies = torch.where(known | ~disputed(rewards, ordinary)[:, None], ordinary, solved.cpu())
         return policies, ordinary.expand_as(policies)
-    policies = torch.where(known | agreed_upon(rewards, ordinary, mdp), ordinary, solved.cpu())
+    policies = torch.where(known | agreed_upon(rewards, ordinary, mdp)[:, None], ordinary, solved.cpu())
     return policies, nearest_ordinary(policies, ordinary, rewards, mdp)
 
 
@@ -75,10 +75,10 @@ def nearest_ordinary(policies: Tensor, ordinary: Tensor, rewards: Any, mdp: Tabu
     return torch.where(total > 0, shares / total, ordinary)
 
 
-def agreed_upon(rewards: Any, ordinary: Tensor, mdp: TabularMDP) -> bool:
-    """Whether the ordinary policy [S, A] is the best in an MDP for every model, so that it is for every k-of-N value."""
+def agreed_upon(rewards: Any, ordinary: Tensor, mdp: TabularMDP) -> Tensor:
+    """States of an MDP from which the ordinary policy [S, A] is best for every model, and so for every k-of-N value: [S]."""
     each = (reward for _, block in model_blocks(as_rewards(rewards)) for reward in block.cpu())
-    return optimal_for_all(mdp, ordinary, each)
+    return undisputed(mdp, ordinary, each)
 
 
 def disputed(rewards: Any, ordinary: Tensor) -> Tensor:

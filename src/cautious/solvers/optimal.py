@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import numpy as np
+import scipy.sparse
 import torch
 from torch import Tensor
 
@@ -67,18 +69,42 @@ def optimal_actions(mdp: TabularMDP, reward: Tensor) -> Tensor:
     return _best(action_values, _tolerance(mdp, batch)).reshape(reward.shape)
 
 
-def optimal_for_all(mdp: TabularMDP, policy: Tensor, rewards: Iterable[Tensor]) -> bool:
-    """Whether no action anywhere is better than what `policy` [S, A] does, under each of some reward functions [S, A].
+def undisputed(mdp: TabularMDP, policy: Tensor, rewards: Iterable[Tensor]) -> Tensor:
+    """States from which `policy` [S, A] is the best there is under each of some reward functions [S, A]: truth values [S].
 
-    One factorisation for all of them; the first that says otherwise ends it.
+    A state is disputed if some reward function has a better action there, with `policy` afterwards. Where no action leads to a
+    disputed state, now or later, the policy's values solve the optimality equations of every reward function: they are its
+    optimum. One factorisation for all of them; it ends when no state is left.
     """
-    evaluation = mdp.evaluate(policy)
+    evaluation, taken = mdp.evaluate(policy), policy > 0
+    links = _links(mdp)
+    settled = torch.ones(mdp.num_states, dtype=torch.bool)
+    for reward in rewards:
+        worse = ~_best(evaluation.action_values(reward[None]), _tolerance(mdp, reward[None]))[0]
+        disputed = (worse & taken).any(dim=-1)
+        if bool((disputed & settled).any()):
+            settled &= ~_leads_to(links, disputed)
+            if not bool(settled.any()):
+                break
+    return settled
 
-    def objects(reward: Tensor) -> bool:
-        worse = ~_best(evaluation.action_values(reward[None]), _tolerance(mdp, reward[None]))
-        return bool((worse & (policy > 0)).any())
 
-    return not any(objects(reward) for reward in rewards)
+def _links(mdp: TabularMDP) -> scipy.sparse.csr_array:
+    """Which states some action may lead to from each: [S, S], in the reverse direction."""
+    rows = mdp.dynamics.matrix if mdp.dynamics.is_sparse else scipy.sparse.csr_array(mdp.dynamics.matrix.numpy())
+    entries = rows.tocoo()
+    there = entries.data > 0
+    places = entries.col[there], entries.row[there] // mdp.num_actions
+    return scipy.sparse.csr_array((np.ones(int(there.sum())), places), shape=(mdp.num_states, mdp.num_states))
+
+
+def _leads_to(links: scipy.sparse.csr_array, targets: Tensor) -> Tensor:
+    """States from which some of the targets can be reached, and these: [S] -> [S]."""
+    found = frontier = targets.numpy()
+    while frontier.any():
+        frontier = (links.T @ frontier.astype(float) > 0) & ~found
+        found = found | frontier
+    return torch.from_numpy(found)
 
 
 def _tolerance(mdp: TabularMDP, reward: Tensor) -> Tensor:

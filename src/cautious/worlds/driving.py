@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
-from types import MappingProxyType
 
 import numpy as np
 import scipy.sparse
@@ -132,7 +131,7 @@ def driving_world(novel: bool = True, appearance_probability: float = 0.5) -> Dr
     # What is kept for the next caller must not change with what this one does to its tensors.
     own = {name: getattr(world, name).clone() for name in ("pairs", "pair_rewards", "every_pair")}
     features = {name: values.clone() for name, values in world.features.items()}
-    return replace(world, **own, features=MappingProxyType(features))
+    return replace(world, **own, features=features)
 
 
 def _spawn(novel: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:

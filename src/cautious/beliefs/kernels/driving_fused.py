@@ -82,7 +82,7 @@ class FusedDrivingTraining:
         return [
             torch.empty(num_models, len(self._targets), dtype=torch.int32, device=self._device),
             torch.empty(num_models, num_batches, dtype=torch.int64, device=self._device),
-            torch.empty(num_models, SCRATCH * self._members.shape[1], device=self._device),
+            torch.empty(num_models, SCRATCH * self._members.shape[1], dtype=torch.float32, device=self._device),
         ]
 
     def _launch_all(self, call: _Call, num_models: int, num_epochs: int) -> None:

@@ -61,9 +61,9 @@ def pair_tables(inputs: PairInputs) -> PairTables:
     places += [next_speed + len(slots), torch.full_like(next_speed, len(slots) + NUM_SPEEDS)]
     slots += range(FIRST_SPEED_SLOT, NUM_SLOTS)
     num_rows = max(16, 1 << (len(slots) - 1).bit_length())
-    members = torch.zeros(inputs.num_pairs, num_rows)
+    members = torch.zeros(inputs.num_pairs, num_rows, dtype=torch.float32)
     members.scatter_(1, torch.stack(places, dim=1), 1.0)
-    padded = torch.zeros(num_rows, PADDED_PATCH)
+    padded = torch.zeros(num_rows, PADDED_PATCH, dtype=torch.float32)
     convolved = torch.cat(rows)
     padded[: len(convolved), : PATCH + 1] = convolved
     starts = torch.searchsorted(torch.tensor(slots), torch.arange(NUM_SLOTS + 1))

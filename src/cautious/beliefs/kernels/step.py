@@ -100,7 +100,7 @@ class FusedImageStep:
         parameters = parameters.contiguous()
         batch = batch if batch.stride(1) == 1 else batch.contiguous()
         coins = batch if coins is None else coins.to(torch.uint8).contiguous()  # without a help bit it is not read
-        losses, gradient = torch.empty(num_models, device=parameters.device), torch.empty_like(parameters)
+        losses, gradient = parameters.new_empty(num_models), torch.empty_like(parameters)
         lanes = max(len(self._streams), 1)
         size = self._max_models // lanes
         with side_by_side(self._streams):

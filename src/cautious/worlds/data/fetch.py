@@ -12,7 +12,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -95,9 +95,10 @@ def _come(source: Source, files: list[RemoteFile], scratch: Path, progress: Tell
 def _clear_abandoned(folder: Path) -> None:
     """Remove what killed downloads left behind: those of now keep writing."""
     for scratch in folder.glob(f"{SCRATCH}*"):
-        times = [path.stat().st_mtime for path in (scratch, *scratch.iterdir())]
-        if time.time() - max(times) > ABANDONED_AFTER:
-            shutil.rmtree(scratch, ignore_errors=True)
+        with suppress(OSError):  # another process has just removed it, or may not be read by this one
+            times = [path.stat().st_mtime for path in (scratch, *scratch.iterdir())]
+            if time.time() - max(times) > ABANDONED_AFTER:
+                shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _unpack(archive: Path, file: RemoteFile, folder: Path) -> Path:
