@@ -27,6 +27,9 @@ def dial_table(numbers: dict[str, Any]) -> Table:
     optim = [sum(statistics["optim"][name]) / len(statistics["optim"][name]) for name in PANELS]
     rows.append(("optim", *(f"{value:.3f}" for value in optim), "", "", ""))
     title = f"The caution dial: driving where obstacles were never on the road before (p = {numbers['probability']:g})"
-    note = "Safety: means over runs. Value, bound and gap: best policy of each level's exact run."
+    note = (
+        "Safety: means over runs. Value, bound and gap: best policy of each level's exact run. Optim: each network's own best "
+        "policy, averaged."
+    )
     header = ("level", *PANELS.values(), "value", "bound for every policy", "gap")
     return Table("dial", title, header, tuple(rows), note, main=True)
