@@ -41,9 +41,8 @@ def test_equally_good_actions_are_no_sign_of_caution():
     decision = CautiousPolicy(np.array([[[1.0, 1.0, 0.0]], [[1.0, 1.0, 0.5]]]), "1-of-2", mdp=world).decide([0])
     assert decision.caution.tolist() == [0]
     ordinary = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
-    rewards = torch.tensor([[[1.0, 1.0, 0.0]]], dtype=torch.float64)
     policies = torch.tensor([[[0.25, 0.5, 0.25]], [[0.0, 0.0, 1.0]]], dtype=torch.float64)
-    nearest = nearest_ordinary(policies, ordinary, rewards, world)
+    nearest = nearest_ordinary(policies, ordinary, torch.tensor([[True, True, False]]))
     assert nearest.tolist() == [[[1 / 3, 2 / 3, 0.0]], [[1.0, 0.0, 0.0]]]  # where it has none of them, the first
 
 
@@ -54,10 +53,10 @@ def test_the_best_for_every_model_is_the_best_at_every_level(seed):
     world = TabularMDP(rng.dirichlet(np.ones(4), (4, 3)), np.full(4, 0.25), 0.8)
     base = rng.normal(size=(4, 3))
     scaled = torch.from_numpy(np.stack([factor * base + shift for factor, shift in rng.uniform(0.5, 2, (5, 2))]))
-    ordinary = optimal_policy(world, scaled.mean(dim=0)).policy
+    ordinary, action_values, _ = optimal_policy(world, scaled.mean(dim=0))
     assert agreed_upon(scaled, ordinary, world).all()  # a positive factor and a constant move no optimum
     assert not agreed_upon(torch.cat([scaled, -scaled[:1]]), ordinary, world).any()  # every state leads to every other
-    assert torch.equal(ordinary, ordinary * optimal_actions(world, scaled.mean(dim=0)))
+    assert torch.equal(ordinary, ordinary * optimal_actions(world, scaled.mean(dim=0), action_values))
     assert CautiousPolicy(scaled, "1-of-5", mdp=world, num_iterations=3).decide(range(4)).caution.max() == 0
     game = solve_mdp(world, scaled, "1-of-5", sampling="exact", num_iterations=100)
     gained = game.exact_value(game.best_policy) - game.exact_value(ordinary)

@@ -40,10 +40,9 @@ def greedy(reward: Tensor) -> Tensor:
     return best / best.sum(dim=-1, keepdim=True)
 
 
-def ordinary_policy(rewards: Any, mdp: TabularMDP | None = None) -> Tensor:
-    """What one would ordinarily do: the best under the mean reward [M, S, A], with all that follows in an MDP; [S, A]."""
-    mean = mean_reward(rewards).cpu()
-    return greedy(mean) if mdp is None else optimal_policy(mdp, mean).policy
+def ordinary_policy(rewards: Any) -> Tensor:
+    """What one would ordinarily do where actions move nothing: the best under the mean reward, [M, S, A] -> [S, A]."""
+    return greedy(mean_reward(rewards).cpu())
 
 
 def beside_ordinary(
@@ -55,21 +54,27 @@ def beside_ordinary(
     objects to it, and for level n-of-n, which is the mean of all that are drawn. What a solver makes of it is the same up to
     the iterations it had, which would show as caution.
     """
-    ordinary = ordinary_policy(rewards, mdp)
     known = torch.tensor([level.k == level.n for level in levels])[:, None, None]
     if mdp is None:
+        ordinary = ordinary_policy(rewards)
         policies = torch.where(known | ~disputed(rewards, ordinary)[:, None], ordinary, solved.cpu())
         return policies, ordinary.expand_as(policies)
+    mean = mean_reward(rewards).cpu()
+    ordinary, action_values, _ = optimal_policy(mdp, mean)
     policies = torch.where(known | agreed_upon(rewards, ordinary, mdp)[:, None], ordinary, solved.cpu())
-    return policies, nearest_ordinary(policies, ordinary, rewards, mdp)
+    return policies, nearest_ordinary(policies, ordinary, optimal_actions(mdp, mean, action_values))
 
 
-def nearest_ordinary(policies: Tensor, ordinary: Tensor, rewards: Any, mdp: TabularMDP) -> Tensor:
+def nearest_ordinary(policies: Tensor, ordinary: Tensor, as_good: Tensor) -> Tensor:
     """Where several actions are as good as the ordinary one's, these as each policy has them: [..., S, A] -> [..., S, A].
 
     Which of them the ordinary policy [S, A] takes is arbitrary (the first), and is no sign of caution.
+
+    Args:
+        policies: [..., S, A].
+        ordinary: What is taken where a policy has none of them, [S, A].
+        as_good: Which are as good, [S, A].
     """
-    as_good = optimal_actions(mdp, mean_reward(rewards).cpu())
     shares = policies * as_good
     total = shares.sum(dim=-1, keepdim=True)
     return torch.where(total > 0, shares / total, ordinary)

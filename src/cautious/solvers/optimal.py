@@ -62,11 +62,9 @@ def optimal_policy(mdp: TabularMDP, reward: ArrayLike) -> OptimalPolicy:
     )
 
 
-def optimal_actions(mdp: TabularMDP, reward: Tensor) -> Tensor:
-    """Every action that is as good as the best, under one reward function [S, A] or a batch: truth values [..., S, A]."""
-    batch = reward.double().reshape(-1, mdp.num_states, mdp.num_actions)
-    action_values = optimal_policy(mdp, batch).action_values
-    return _best(action_values, _tolerance(mdp, batch)).reshape(reward.shape)
+def optimal_actions(mdp: TabularMDP, reward: Tensor, action_values: Tensor) -> Tensor:
+    """Every action that is as good as the best under a reward function, by its q* (both [S, A]): truth values [S, A]."""
+    return _best(action_values[None], _tolerance(mdp, reward[None]))[0]
 
 
 def undisputed(mdp: TabularMDP, policy: Tensor, rewards: Iterable[Tensor]) -> Tensor:
