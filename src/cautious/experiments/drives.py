@@ -50,7 +50,7 @@ def trained_belief(folder: Path | None, out: Path, progress: Progress | None) ->
     if folder is not None:
         if (folder / "belief").is_dir():
             return DrivingEnsemble.load(folder / "belief")
-        if (place := shipped_folder(folder)) != folder or (folder / DESCRIPTION).exists():
+        if ((place := shipped_folder(folder)) / DESCRIPTION).exists():
             return DrivingEnsemble.load(place)
         raise MissingFileError(
             f"{folder}: holds no trained belief; pass the folder of a finished driving run, or 'driving' for the one that "

@@ -32,7 +32,7 @@ from cautious.beliefs.files import (
     save_tensors,
 )
 from cautious.errors import BadFileError, FolderInUseError
-from cautious.experiments.surroundings import IDENTITY, UNKNOWN, identity, package_versions, surroundings
+from cautious.experiments.surroundings import UNKNOWN, identity, package_versions, surroundings
 from cautious.writing import SUFFIX, clear_abandoned, explained
 
 MANIFEST = "manifest.json"
@@ -173,7 +173,7 @@ class Store:
         return {name: value for name, value in made_by.items() if there.get(name) != value}
 
     def _begun_with(self) -> dict[str, Any]:
-        return _flat({name: self.manifest[name] for name in IDENTITY if self.manifest.get(name) is not None})
+        return _flat({name: self.manifest[name] for name in identity() if self.manifest.get(name) is not None})
 
     def arrays(self, stage: str) -> dict[str, Tensor]:
         """The arrays of a finished stage."""

@@ -17,8 +17,6 @@ import cautious.errors
 
 PACKAGES = ("cautious", "torch", "numpy", "scipy")
 UNKNOWN = "not installed"
-IDENTITY = ("commit", "versions")
-"""Entries of `identity`."""
 
 
 def hardware_name(device: torch.device | str) -> str:

@@ -40,6 +40,10 @@ class Transitions:
         rows = torch.from_numpy(self.matrix.toarray()) if self.is_sparse else self.matrix
         return rows.to(device).reshape(self.num_states, self.num_actions, self.num_states)
 
+    def sparse(self) -> scipy.sparse.csr_array:
+        """The rows as a scipy CSR array."""
+        return self.matrix if self.is_sparse else scipy.sparse.csr_array(self.matrix.cpu().numpy())
+
     def to(self, device: torch.device) -> Transitions:
         """The same transitions for evaluation on `device`; dense wherever it is not the CPU."""
         if device.type == "cpu" or (not self.is_sparse and self.matrix.device == device):

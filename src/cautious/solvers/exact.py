@@ -84,9 +84,7 @@ def _flow_constraints(world: Any, num_states: int, num_actions: int) -> tuple[Ga
     """
     outflow = scipy.sparse.kron(scipy.sparse.eye_array(num_states), np.ones((1, num_actions)), format="csr")
     if isinstance(world, TabularMDP):
-        rows = world.dynamics.matrix
-        rows = rows if world.dynamics.is_sparse else scipy.sparse.csr_array(rows.numpy())
-        flow = outflow - world.discount * rows.T
+        flow = outflow - world.discount * world.dynamics.sparse().T
         return (
             MDPGame(world, torch.device("cpu")),
             flow.tocsr(),

@@ -88,11 +88,10 @@ def undisputed(mdp: TabularMDP, policy: Tensor, rewards: Iterable[Tensor]) -> Te
 
 
 def _links(mdp: TabularMDP) -> scipy.sparse.csr_array:
-    """Which states some action may lead to from each: [S, S], in the reverse direction."""
-    rows = mdp.dynamics.matrix if mdp.dynamics.is_sparse else scipy.sparse.csr_array(mdp.dynamics.matrix.numpy())
-    entries = rows.tocoo()
+    """Which states (columns) some action may lead to from each (rows), [S, S]."""
+    entries = mdp.dynamics.sparse().tocoo()
     there = entries.data > 0
-    places = entries.col[there], entries.row[there] // mdp.num_actions
+    places = entries.row[there] // mdp.num_actions, entries.col[there]
     return scipy.sparse.csr_array((np.ones(int(there.sum())), places), shape=(mdp.num_states, mdp.num_states))
 
 
@@ -100,7 +99,7 @@ def _leads_to(links: scipy.sparse.csr_array, targets: Tensor) -> Tensor:
     """States from which some of the targets can be reached, and these: [S] -> [S]."""
     found = frontier = targets.numpy()
     while frontier.any():
-        frontier = (links.T @ frontier.astype(float) > 0) & ~found
+        frontier = (links @ frontier.astype(float) > 0) & ~found
         found = found | frontier
     return torch.from_numpy(found)
 

@@ -104,16 +104,13 @@ class TabularMDP:
         values = as_float_tensor(reward, "reward", occupancy.device).double()
         check_shape(values, "... S A", "reward", S=self.num_states, A=self.num_actions)
         check_finite(values, "reward")
-        leading = occupancy.shape[:-2], values.shape[:-2]
-        if any(
-            one != other and 1 not in (one, other)
-            for one, other in zip(leading[0][::-1], leading[1][::-1], strict=False)
-        ):
+        try:
+            return (occupancy * values).sum(dim=(-2, -1))
+        except RuntimeError:
+            batches = f"{list(occupancy.shape[:-2])} and {list(values.shape[:-2])}"
             raise InvalidInputError(
-                f"policy and reward: batches {list(leading[0])} and {list(leading[1])} do not go together; they must be the "
-                "same, or one of them missing."
-            )
-        return (occupancy * values).sum(dim=(-2, -1))
+                f"policy and reward: batches {batches} do not go together; they must be the same, or one of them missing."
+            ) from None
 
 
 def parse_mdp(mdp: Any) -> TabularMDP:
