@@ -64,13 +64,15 @@ def test_the_best_for_every_model_is_the_best_at_every_level(seed):
 
 
 def test_of_equally_good_iterates_the_later_is_kept():
-    # State 1 is never reached: its policy does not move the value, and only later iterates have settled there.
-    dynamics = np.zeros((2, 2, 2))
+    # State 1 is never reached: its policy does not move the value, and takes longer to settle, with two actions close together.
+    dynamics = np.zeros((2, 3, 2))
     dynamics[0, :, 0] = dynamics[1, :, 1] = 1
     world = TabularMDP(dynamics, [1.0, 0.0], 0.5)
-    rewards = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]).expand(2, -1, -1)
-    solution = solve_mdp(world, rewards, "1-of-2", sampling="exact", num_iterations=50)
-    assert solution.best_policy.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    rewards = torch.tensor([[[1.0, 0.0, 0.0], [0.0, 0.9, 1.0]]]).expand(2, -1, -1)
+    early, late = (solve_mdp(world, rewards, "1-of-2", sampling="exact", num_iterations=n) for n in (3, 50))
+    assert early.best_policy[0].tolist() == late.best_policy[0].tolist() == [1.0, 0.0, 0.0]
+    assert 0 < early.best_policy[1, 2] < 1
+    assert late.best_policy[1].tolist() == [0.0, 0.0, 1.0]
 
 
 def test_a_dispute_elsewhere_does_not_matter_where_nothing_leads_to_it():
