@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from cautious import RewardEnsemble, solve_bandit
-from cautious.beliefs import ensemble as ensemble_module
 from cautious.beliefs.diagnosis import diagnose
 from cautious.beliefs.files import load_json, save_json
 from cautious.beliefs.image_network import ImageNetwork
