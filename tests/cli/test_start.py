@@ -1,4 +1,4 @@
-"""A command's first seconds: nothing heavy before it is needed, no traceback on Ctrl-C, no work for a folder it cannot write."""
+"""A command's first seconds: nothing heavy before it is needed, no traceback on Ctrl-C, no work that cannot be written."""
 
 from __future__ import annotations
 
