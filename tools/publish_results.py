@@ -2,6 +2,7 @@
 
 python tools/publish_results.py NAME=RUN_FOLDER ...      copy runs into results/ and write the pages
 python tools/publish_results.py                          write the pages and the figures again from results/ alone
+python tools/publish_results.py --without-figures        write the pages alone
 
 docs/results.md          summary and ledgers of the runs at the paper's sizes
 docs/results-tables.md   every table and figure of these runs
@@ -215,8 +216,8 @@ def ledgers(runs: Mapping[str, Store]) -> str:
     return "\n".join(["## Ledgers\n", *parts])
 
 
-def section(name: str, runs: Mapping[str, Store], *, with_ledger: bool) -> str:
-    """One run as Markdown; draws its figures beside it."""
+def section(name: str, runs: Mapping[str, Store], *, with_ledger: bool, with_figures: bool = True) -> str:
+    """One run as Markdown; draws its figures beside it unless told not to."""
     store = runs[name]
     note = store.folder / "note.txt"
     parts = [
@@ -229,7 +230,8 @@ def section(name: str, runs: Mapping[str, Store], *, with_ledger: bool) -> str:
     for figure, (caption, draw) in figures_of(store).items():
         if figure.startswith("samples-letters"):
             continue  # not kept, see `publish`
-        save_figure(draw(store), store.folder / "figures" / f"{figure}.png")
+        if with_figures:
+            save_figure(draw(store), store.folder / "figures" / f"{figure}.png")
         parts.append(f"![{figure}](../results/{name}/figures/{figure}.png)\n\n*{caption}*\n")
     return "\n".join(part for part in parts if part)
 
@@ -256,9 +258,13 @@ def write_page(name: str, text: str) -> None:
 
 def main() -> None:
     """Publish what is named, then write the pages."""
+    with_figures = "--without-figures" not in sys.argv
     for argument in sys.argv[1:]:
         name, _, run = argument.partition("=")
-        publish(name, Path(run))
+        if run:
+            publish(name, Path(run))
+        elif argument != "--without-figures":
+            raise SystemExit(f"{argument!r}: expected NAME=RUN_FOLDER or --without-figures.")
     runs = published_runs()
     large = {name: store for name, store in runs.items() if not name.startswith(SMALL)}
     small = {name: store for name, store in runs.items() if name.startswith(SMALL)}
@@ -267,9 +273,9 @@ def main() -> None:
         "\n".join([HEAD, summary(large), units(large), ledgers(large), table_rows(runs_table(large))]),
     )
     judged = (*MAIN_RUNS, DRAWS)  # whose ledgers are on the first page
-    sections = [section(name, large, with_ledger=name not in judged) for name in large]
+    sections = [section(name, large, with_ledger=name not in judged, with_figures=with_figures) for name in large]
     write_page(PAGES[1], "\n".join([TABLES_HEAD, *sections]))
-    sections = [section(name, small, with_ledger=True) for name in small]
+    sections = [section(name, small, with_ledger=True, with_figures=with_figures) for name in small]
     write_page(PAGES[2], "\n".join([SMALL_HEAD, table_rows(runs_table(small)), *sections]))
     write_deviations(large)
     print(f"wrote the pages of {len(runs)} runs")
