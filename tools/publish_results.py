@@ -7,7 +7,8 @@ python tools/publish_results.py --without-figures        write the pages alone
 docs/results.md          summary and ledgers of the runs at the paper's sizes
 docs/results-tables.md   every table and figure of these runs
 docs/results-small.md    the runs at scale "small"
-docs/deviations.md       the table of both units of the rewards, between its two marks
+docs/deviations.md       the table of both units of the rewards, between two marks
+README.md                how many claims are reproduced, and a few numbers, between two marks
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +51,11 @@ RESULTS, DOCS = ROOT / "results", ROOT / "docs"
 PAGES = ("results.md", "results-tables.md", "results-small.md")
 REASONS = RESULTS / "reasons.json"
 """Why a row of a ledger is not reproduced, as far as that is known: run -> claim -> reason."""
-MARKS = ("<!-- units: written by tools/publish_results.py -->", "<!-- end of units -->")
+README = ROOT / "README.md"
+UNIT_MARKS = ("<!-- units: written by tools/publish_results.py -->", "<!-- end of units -->")
 """The table of both units of the rewards in docs/deviations.md lies between these."""
+RESULT_MARKS = ("<!-- results: written by tools/publish_results.py -->", "<!-- end of results -->")
+"""What README.md says of results lies between these."""
 
 HEAD = """# Results
 
@@ -197,16 +202,29 @@ def units_of_help(runs: Mapping[str, Store]) -> Table | None:
 UNITS = ("help-if-available", f"help-if-available{AS_PRINTED}")
 
 
-def write_deviations(runs: Mapping[str, Store]) -> None:
-    """Bring the table between the marks of docs/deviations.md up to date."""
-    page, table = DOCS / "deviations.md", units_of_help(runs)
-    text = page.read_text(encoding="utf-8")
-    if table is None or not all(mark in text for mark in MARKS):
-        return
-    before, rest = text.split(MARKS[0])
-    _, after = rest.split(MARKS[1])
-    between = "\n".join(table_rows(table).split("\n")[2:])  # without its title
-    write_page("deviations.md", f"{before}{MARKS[0]}\n\n{between}\n{MARKS[1]}{after}")
+def write_between(page: Path, marks: tuple[str, str], text: str) -> None:
+    """Replace what lies between two marks of a page; a page without them is left alone."""
+    found = page.read_text(encoding="utf-8") if page.exists() else ""
+    if all(mark in found for mark in marks):
+        before, rest = found.split(marks[0])
+        _, after = rest.split(marks[1])
+        whole = f"{before}{marks[0]}\n\n{text}\n{marks[1]}{after}"
+        write_whole(page, lambda path: path.write_text(whole, encoding="utf-8"))
+
+
+def without_title(table: Table) -> str:
+    """A table without its heading and note, to stand in a text."""
+    return table_rows(replace(table, note="")).split("\n", 2)[2]
+
+
+def write_into_texts(runs: Mapping[str, Store]) -> None:
+    """Bring the tables in docs/deviations.md and README.md up to date."""
+    table = units_of_help(runs)
+    if table is not None:
+        write_between(DOCS / "deviations.md", UNIT_MARKS, f"{without_title(table)}\n{table.note}\n")
+    words = f"**{counted(claim_results(runs))}**, at the paper's own sizes"
+    few = without_title(headline_table(runs, first=True))
+    write_between(README, RESULT_MARKS, f"{words}:\n\n{few}")
 
 
 def ledgers(runs: Mapping[str, Store]) -> str:
@@ -277,7 +295,7 @@ def main() -> None:
     write_page(PAGES[1], "\n".join([TABLES_HEAD, *sections]))
     sections = [section(name, small, with_ledger=True, with_figures=with_figures) for name in small]
     write_page(PAGES[2], "\n".join([SMALL_HEAD, table_rows(runs_table(small)), *sections]))
-    write_deviations(large)
+    write_into_texts(large)
     print(f"wrote the pages of {len(runs)} runs")
 
 

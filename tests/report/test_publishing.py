@@ -43,7 +43,9 @@ def test_the_pages_open_with_a_summary_and_small_runs_have_their_own(tool, tmp_p
     docs = tmp_path / "docs"
     docs.mkdir()
     monkeypatch.setattr(tool, "DOCS", docs)
-    (docs / "deviations.md").write_text(f"before\n{tool.MARKS[0]}\nan old table\n{tool.MARKS[1]}\nafter\n")
+    monkeypatch.setattr(tool, "README", tmp_path / "README.md")
+    for page, marks in ((docs / "deviations.md", tool.UNIT_MARKS), (tool.README, tool.RESULT_MARKS)):
+        page.write_text(f"before\n{marks[0]}\nan old table\n{marks[1]}\nafter\n")
     for name, task, options in (
         ("help-if-available", "help-if-available", {}),
         ("help-if-available-as-printed", "help-if-available", {"setting": "as-printed"}),
@@ -69,8 +71,12 @@ def test_the_pages_open_with_a_summary_and_small_runs_have_their_own(tool, tmp_p
     assert deviations.startswith("before")
     assert deviations.endswith("after\n")
     assert "| single-image, help available | help | tenths | 10.42" in deviations
+    readme = tool.README.read_text()
+    assert "an old table" not in readme
+    assert "| help if available: 1-of-20 asks on digits, single-image | 10.4 % | 10.4 % |" in readme
     tool.main()
     assert (docs / "deviations.md").read_text() == deviations  # writing twice changes nothing
+    assert tool.README.read_text() == readme
 
 
 def test_what_is_not_reproduced_has_its_numbers_and_a_reason(tool, tmp_path):
