@@ -61,6 +61,22 @@ def test_reasons_name_rows_that_are_there_and_numbers_that_are_in_the_runs():
         first = 100 * float(measured.means(Regime.SINGLE_STATE, "help_share")[0])
         others = (100 * measured.means(Regime.SINGLE_STATE, "help_probability")[1:]).tolist()
         assert all(f"{value:.1f}" in reasons["data-extent"]["DE2"] for value in (first, *others))
+    named = {
+        name: 100 * Store.open(RESULTS / name).arrays("non-obvious-digits")["optim-correct_probability"].double()
+        for name in ("non-obvious", "non-obvious-as-printed")
+    }
+    for own in named.values():
+        assert f"{100 * float((own < 95).double().mean()):.1f} %" in reasons["non-obvious"]["NO1"]
+    assert f"median is {float(named['non-obvious'].median()):.1f} %" in reasons["non-obvious"]["NO1"]
+    asks = ImageRun(Store.open(RESULTS / "help-if-available")).measured("help-0.05", "letters", True)
+    helps = {regime: asks.means(regime, "help_probability").tolist() for regime in Regime}
+    times = {
+        regime: [own / max(levels[-1], asks.optim("help_probability")) for own in levels]
+        for regime, levels in helps.items()
+    }
+    assert min(times[Regime.SINGLE_STATE][:3]) >= 6
+    for value, digits in zip(times[Regime.ALL_STATES], (1, 2, 1), strict=False):
+        assert f"{value:.{digits}f} times" in reasons["help-if-available"]["HA1, letters"]
     letters = Store.open(RESULTS / "ask-for-help").arrays("help-0.5-letters")["single-state-by_label"][0, :, 10]
     like = torch.tensor([chr(ord("a") + number) in "osiljz" for number in range(26)])
     for asked in (100 * letters[like].mean(), 100 * letters[~like].mean()):
