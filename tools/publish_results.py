@@ -52,6 +52,8 @@ PAGES = ("results.md", "results-tables.md", "results-small.md")
 REASONS = RESULTS / "reasons.json"
 """Why a row of a ledger is not reproduced, as far as that is known: run -> claim -> reason."""
 README = ROOT / "README.md"
+OTHER_SEED = "-seed-"
+"""Part of the names of runs that repeat another from another seed: shown by their tables, without figures."""
 UNIT_MARKS = ("<!-- units: written by tools/publish_results.py -->", "<!-- end of units -->")
 """The table of both units of the rewards in docs/deviations.md lies between these."""
 RESULT_MARKS = ("<!-- results: written by tools/publish_results.py -->", "<!-- end of results -->")
@@ -188,7 +190,7 @@ def units(runs: Mapping[str, Store]) -> str:
         if any(ledgers):
             parts.append(table_rows(units_ledger(*ledgers), f"{task}: claims in both units of the rewards"))
     for name in runs:
-        if "-seed-" in name and not name.startswith(SMALL):
+        if OTHER_SEED in name and not name.startswith(SMALL):
             parts.append(f"### {name}\n\nThe same from another seed.\n\n{ledger_rows(ledger_beside(runs, name))}")
     return "\n".join(parts)
 
@@ -245,7 +247,8 @@ def section(name: str, runs: Mapping[str, Store], *, with_ledger: bool, with_fig
         ledger_rows(ledger_beside(runs, name)) if with_ledger else "",
     ]
     parts += [table_rows(table) for table in tables_of(store)]
-    for figure, (caption, draw) in figures_of(store).items():
+    figures = {} if OTHER_SEED in name else figures_of(store)
+    for figure, (caption, draw) in figures.items():
         if figure.startswith("samples-letters"):
             continue  # not kept, see `publish`
         if with_figures:

@@ -87,6 +87,8 @@ def test_headlines_are_read_from_the_runs(runs):
         "89.0 / 29.0 %",
     )
     assert rows["help if available: 1-of-20 asks on digits, single-image"][2] == "10.4 %"
+    assert rows["help if available: both tables of familiar digits"][2] == "32 of 32 cells within 2 points"
+    assert rows["the same from another seed"][2] == "–"
     assert rows["help if available: 1-of-20 asks on clothes, against optim, single-image"][2] == "80.0 % against 2.0 %"
     assert rows["non-obvious: mean index on clothes, 1-of-20 ... 10-of-10, single-image"][2] == "2.00 ... 5.00"
     assert rows["driving: speed, 1-of-20 ... 20-of-20"][2] == "–"

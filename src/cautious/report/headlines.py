@@ -9,6 +9,7 @@ import torch
 
 from cautious.experiments.driving import stage_name
 from cautious.experiments.store import Store
+from cautious.report.claims import NotRunError, differences
 from cautious.report.image_run import HELP, INDEX, ImageRun
 from cautious.report.ledger import trained_on
 from cautious.report.tables import ABSENT, Table
@@ -95,6 +96,19 @@ def _against_optim(place: Place) -> Show:
     return lambda store: f"{_first(place)(store)} against {_optim(place)(store)}"
 
 
+def _cells_within(tables: Sequence[str], points: float) -> Show:
+    """How many cells of the paper's tables of familiar digits are so near."""
+
+    def show(store: Store) -> str:
+        try:
+            apart = [cell for table in tables for cell in differences(ImageRun(store), table).values()]
+        except NotRunError:
+            raise MissingStageError from None
+        return f"{sum(abs(mean) <= points for mean, _ in apart)} of {len(apart)} cells within {points:g} points"
+
+    return show
+
+
 def _training_time(stage: str) -> Show:
     def show(store: Store) -> str:
         if not store.has(stage):
@@ -150,6 +164,19 @@ HEADLINES = (
         "non-obvious",
         _ends(("non-obvious", "fashion", None), INDEX),
         first=True,
+    ),
+    Headline(
+        "help if available: both tables of familiar digits",
+        "32 cells",
+        "help-if-available",
+        _cells_within(("bit_TEST", "bit_test"), 2),
+        first=True,
+    ),
+    Headline(
+        "the same from another seed",
+        "32 cells",
+        "help-if-available-seed-1",
+        _cells_within(("bit_TEST", "bit_test"), 2),
     ),
     Headline(
         "help if available: digits named correctly, 1-of-20 ... 10-of-10, single-image",
