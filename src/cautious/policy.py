@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.cores import on_every_core
 from cautious.beliefs.crew import Board
 from cautious.beliefs.observations import as_batch
 from cautious.beliefs.table import TableBelief, state_numbers
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.ops.risk import KofN
+from cautious.parallel import parallel_map, single_thread, single_threaded
 from cautious.seeding import stream
 from cautious.solvers.bandit import solve_bandit
 from cautious.solvers.decision import (
@@ -69,6 +69,7 @@ class CautiousPolicy:
     ([1], [[1.0, 0.0]], [1])
     """
 
+    @single_threaded
     def __init__(
         self,
         belief: Belief | Tensor | np.ndarray,
@@ -104,6 +105,7 @@ class CautiousPolicy:
             self.level.rank_weights(num_models)  # says so if n exceeds the models there are
         self._table = None if mdp is None else self._solve_mdp(mdp, [self.level], None)
 
+    @single_threaded
     def decide(self, states: Any) -> Decision:
         """What to do in each state.
 
@@ -142,6 +144,7 @@ class CautiousPolicy:
         actions = decision.action.numpy() if likely else self._drawn(decision.probabilities.numpy())
         return (actions[0] if single else actions), state
 
+    @single_threaded
     def caution_at(self, levels: Sequence[KofN], states: Any, progress: Progress | None = None) -> Tensor:
         """Caution that other levels would show in these states, [L, B], all solved in one call."""
         levels = parse_levels(levels)
@@ -218,7 +221,7 @@ class CautiousPolicy:
                     progress=lambda done, total: board.tell(number, done),
                 ).best_policy
 
-        best = on_every_core(play, len(pieces), board.stop) if on_the_cpu else [play(0)]
+        best = parallel_map(play, len(pieces), board.stop) if on_the_cpu else [play(0)]
         return torch.cat(best, dim=1).cpu()
 
     def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
@@ -247,5 +250,6 @@ STATES_A_PIECE = 64
 
 def _pieces(states: Tensor) -> list[Tensor]:
     """Numbers of states, cut for the cores there are."""
-    count = min(torch.get_num_threads(), -(-len(states) // STATES_A_PIECE))
+    with single_thread() as num_threads:
+        count = min(num_threads, -(-len(states) // STATES_A_PIECE))
     return list(states.split(-(-len(states) // count)))

@@ -21,6 +21,7 @@ from cautious.beliefs.training import train
 from cautious.beliefs.units import Units
 from cautious.beliefs.vector_network import VectorNetwork
 from cautious.errors import InvalidInputError
+from cautious.parallel import single_threaded
 from cautious.seeding import stream
 from cautious.telling import Progress, as_progress
 from cautious.types import ArrayLike, as_float_tensor, as_folder, as_number, check_shape, chosen_device
@@ -28,6 +29,7 @@ from cautious.types import ArrayLike, as_float_tensor, as_folder, as_number, che
 NetworkChoice = str | Callable[[], torch.nn.Module]
 
 
+@single_threaded
 def fit_ensemble(
     inputs: ArrayLike,
     rewards: ArrayLike,
@@ -99,7 +101,7 @@ def fit_ensemble(
         made_up = _opinions_on_made_up(found, states[familiar], seed)
         found.diagnosis = diagnose(found.rewards(states[held_out]), table[held_out], made_up)
         for sentence in found.diagnosis.concerns:
-            warnings.warn(sentence, BeliefWarning, stacklevel=2)
+            warnings.warn(sentence, BeliefWarning, stacklevel=3)  # past the guard of threads
     return found
 
 
