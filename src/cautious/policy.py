@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cautious.beliefs.cores import on_every_core
 from cautious.beliefs.crew import Board
+from cautious.beliefs.familiar import FEWEST, FamiliarSpread, in_units_of
 from cautious.beliefs.observations import as_batch
 from cautious.beliefs.table import TableBelief, state_numbers
 from cautious.errors import BadFileError, InvalidInputError
@@ -24,6 +25,7 @@ from cautious.solvers.decision import (
     decision_of,
     disputed,
     ordinary_policy,
+    spread_of,
     total_variation,
 )
 from cautious.solvers.mdp import solve_mdp
@@ -78,6 +80,7 @@ class CautiousPolicy:
         num_iterations: int = NUM_ITERATIONS,
         sampling: str = "exact",
         seed: int = 0,
+        familiar_states: Any = None,
     ) -> None:
         """Wrap a belief.
 
@@ -89,6 +92,9 @@ class CautiousPolicy:
             num_iterations: T of the solver.
             sampling: ``"exact"`` (no chance, so that the same state gets the same decision), or the paper's ``"queue"``.
             seed: Starts queue sampling, and draws of `predict(deterministic=False)`.
+            familiar_states: States like those of the training that no model was trained on, at least three, as `decide` takes
+                them: they set the unit of `Decision.disagreement`. Not needed where `fit_ensemble` kept some back
+                (`validation_fraction`).
         """
         if isinstance(belief, (str, Path)):
             raise InvalidInputError(f"belief={str(belief)!r} is a name; pass what RewardEnsemble.load makes of it.")
@@ -103,6 +109,12 @@ class CautiousPolicy:
         if num_models is not None:
             self.level.rank_weights(num_models)  # says so if n exceeds the models there are
         self._table = None if mdp is None else self._solve_mdp(mdp, [self.level], None)
+        self._own_familiar = None if familiar_states is None else self._familiar_spread(familiar_states)
+
+    @property
+    def familiar(self) -> FamiliarSpread | None:
+        """How far the models differ in familiar states, the unit of `Decision.disagreement`; None if no such state is known."""
+        return self._own_familiar or getattr(self.belief, "familiar", None)
 
     def decide(self, states: Any) -> Decision:
         """What to do in each state.
@@ -113,10 +125,27 @@ class CautiousPolicy:
         if self._table is not None:
             numbers = state_numbers(states, self._table[1].shape[1])
             cautious, ordinary = (policies[0, numbers] for policies in self._table)
-            return decision_of(cautious, ordinary, lambda: self.belief.rewards(numbers))
+            return decision_of(
+                cautious,
+                ordinary,
+                lambda: self.belief.rewards(numbers),
+                self._disagreement(self.belief.rewards(numbers)),
+            )
         rewards = self._rewards(states)
         policies, ordinary = self._solve(rewards, [self.level], None)
-        return decision_of(policies[0], ordinary, lambda: rewards)
+        return decision_of(policies[0], ordinary, lambda: rewards, self._disagreement(rewards))
+
+    def _disagreement(self, rewards: Tensor) -> Tensor:
+        """[M, B, A] -> [B]."""
+        return in_units_of(self.familiar, spread_of(rewards))
+
+    def _familiar_spread(self, states: Any) -> FamiliarSpread:
+        found = FamiliarSpread.of(spread_of(self._rewards(states)))
+        if found is None:
+            raise InvalidInputError(
+                f"familiar_states: fewer than {FEWEST} say too little; give as many, better 20 or more."
+            )
+        return found
 
     def predict(
         self,
@@ -144,6 +173,12 @@ class CautiousPolicy:
 
     def caution_at(self, levels: Sequence[KofN], states: Any, progress: Progress | None = None) -> Tensor:
         """Caution that other levels would show in these states, [L, B], all solved in one call."""
+        return total_variation(*self.policies_at(levels, states, progress))
+
+    def policies_at(
+        self, levels: Sequence[KofN], states: Any, progress: Progress | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """What other levels would do in these states, and the ordinary policy beside each, twice [L, B, A]; in one call."""
         levels = parse_levels(levels)
         if self.mdp is not None:
             policies, ordinary = self._solve_mdp(self.mdp, levels, progress)
@@ -151,16 +186,18 @@ class CautiousPolicy:
             policies, ordinary = policies[:, numbers], ordinary[:, numbers]
         else:
             policies, ordinary = self._solve(self._rewards(states), levels, progress)
-        return total_variation(policies, ordinary)
+        return policies, ordinary.expand_as(policies)
 
     def save(self, folder: Path | str) -> None:
         """Write the policy with its belief (safetensors, JSON)."""
-        settings = {
+        settings: dict[str, Any] = {
             "level": str(self.level),
             "num_iterations": self._num_iterations,
             "sampling": str(self._sampling),
             "seed": self._seed,
         }
+        if self._own_familiar is not None:
+            settings["familiar"] = self._own_familiar.describe()
         save_policy(as_folder(folder), settings, self.belief, self.mdp)
 
     @classmethod
@@ -170,7 +207,9 @@ class CautiousPolicy:
         try:
             found, belief, mdp = load_policy(path, network)
             options = {name: found.get(name) for name in ("num_iterations", "sampling", "seed")}
-            return cls(belief, found.get("level"), mdp=mdp, **options)  # type: ignore[arg-type]
+            policy = cls(belief, found.get("level"), mdp=mdp, **options)  # type: ignore[arg-type]
+            policy._own_familiar = FamiliarSpread.read(found.get("familiar"))
+            return policy
         except InvalidInputError as error:
             raise BadFileError(f"{path}: {error}") from None
 

@@ -12,15 +12,18 @@ from torch import Tensor
 
 from cautious.beliefs.diagnosis import BeliefWarning, diagnose, unfamiliar_states
 from cautious.beliefs.ensemble import RewardEnsemble
+from cautious.beliefs.familiar import FamiliarSpread
 from cautious.beliefs.image_network import LEARNING_RATE, SIDE, as_images
 from cautious.beliefs.images import ImageTraining
 from cautious.beliefs.loss import checked_rewards
+from cautious.beliefs.made_up import Care, care_on
 from cautious.beliefs.module_network import ModuleNetwork, ModuleTraining, as_inputs
 from cautious.beliefs.shards import TrainingSettings
 from cautious.beliefs.training import train
 from cautious.beliefs.units import Units
 from cautious.beliefs.vector_network import VectorNetwork
 from cautious.errors import InvalidInputError
+from cautious.ops.disagreement import model_spread
 from cautious.seeding import stream
 from cautious.telling import Progress, as_progress
 from cautious.types import ArrayLike, as_float_tensor, as_folder, as_number, check_shape, chosen_device
@@ -67,7 +70,8 @@ def fit_ensemble(
         checkpoint_dir: Folder to keep unfinished work in; the same call goes on from there.
         progress: True shows a line; or a function that is told (epochs done, epochs in all); False is silent.
         validation_fraction: Part of the states that no model sees, to look at the belief with (`ensemble.diagnosis`): warns if
-            it is too narrow or too poor. 0 trains on everything and does not look.
+            it is too narrow, too poor, or blind to what is new. They also set the unit of `Decision.disagreement`
+            (`ensemble.familiar`), if they are three or more. 0 trains on everything and does not look.
 
     Returns:
         The trained ensemble. Its `losses` are in the rewards' units, squared.
@@ -97,7 +101,10 @@ def fit_ensemble(
     found = RewardEnsemble(lesson.network, trained.parameters, trained.losses, asdict(settings))
     if len(held_out):
         made_up = _opinions_on_made_up(found, states[familiar], seed)
-        found.diagnosis = diagnose(found.rewards(states[held_out]), table[held_out], made_up)
+        opinions = found.rewards(states[held_out])
+        found.familiar = FamiliarSpread.of(model_spread(opinions).cpu())
+        care = _care_on_made_up(found, states[familiar], seed)
+        found.diagnosis = diagnose(opinions, table[held_out], made_up, care)
         for sentence in found.diagnosis.concerns:
             warnings.warn(sentence, BeliefWarning, stacklevel=2)
     return found
@@ -110,6 +117,19 @@ def _opinions_on_made_up(belief: RewardEnsemble, familiar: Tensor, seed: int) ->
         return belief.rewards(states)
     except Exception:  # whatever a user's module may raise beyond the range of its inputs
         return torch.full((belief.num_models, 1, belief.num_actions), torch.nan, dtype=torch.float32)
+
+
+def _care_on_made_up(belief: RewardEnsemble, familiar: Tensor, seed: int) -> tuple[Care, ...]:
+    """Whether a cautious policy notices rows that are far from all familiar ones.
+
+    Nothing is known of images, nor where a module cannot take such rows.
+    """
+    if familiar.dtype == torch.uint8:
+        return ()
+    try:
+        return care_on(belief, familiar, seed)
+    except Exception:  # whatever a user's module may raise beyond the range of its inputs
+        return ()
 
 
 def _as_states(inputs: ArrayLike, network: NetworkChoice) -> Tensor:

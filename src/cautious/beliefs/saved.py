@@ -27,12 +27,20 @@ from cautious.errors import BadFileError
 DESCRIPTION, WEIGHTS = "ensemble.json", "models.safetensors"
 
 
-def save_models(folder: Path, network: Mapping[str, Any], settings: Any, parameters: Tensor, losses: Tensor) -> None:
-    """Write weights [M, P] and losses [M] of models, then what they are: their network, and how they were trained."""
+def save_models(
+    folder: Path,
+    network: Mapping[str, Any],
+    settings: Any,
+    parameters: Tensor,
+    losses: Tensor,
+    findings: Mapping[str, Any] | None = None,
+) -> None:
+    """Write weights [M, P] and losses [M] of models, then what they are: network, how they were trained, what was found."""
     name = with_stamp(WEIGHTS, fingerprint_of(parameters, losses))
     with replacing(folder / DESCRIPTION, WEIGHTS):
         checksum = save_tensors(folder / name, {"parameters": parameters, "losses": losses})
-        save_json(folder / DESCRIPTION, {"format": FORMAT, **network, "settings": settings}, files={name: checksum})
+        described = {"format": FORMAT, **network, "settings": settings, **(findings or {})}
+        save_json(folder / DESCRIPTION, described, files={name: checksum})
 
 
 def load_description(folder: Path) -> dict[str, Any]:

@@ -51,7 +51,9 @@ def load_asked(belief: Path, states: Path) -> Asked:
 
 
 def write_decisions(path: Path, asked: Asked, levels: Sequence[str], decision: Decision) -> None:
-    """The table's rows, what is new about each, what one would ordinarily do, and each level's decision and its caution.
+    """The table's rows, and beside each what is new about it, how far the models differ, and what is decided.
+
+    That is: what one would ordinarily do, and each level's decision and its caution.
 
     Args:
         path: The file to write.
@@ -68,6 +70,7 @@ def write_decisions(path: Path, asked: Asked, levels: Sequence[str], decision: D
     assert columns is not None
     added = {"new": ["; ".join(remarks) for remarks in columns.remarks(table)]}
     ordinary = decision.ordinary.reshape(len(levels), -1, decision.ordinary.shape[-1])[0]  # the same beside every level
+    added["disagreement"] = [f"{value:.3f}" for value in decision.disagreement.tolist()]
     added["ordinarily"] = [columns.actions[best] for best in ordinary.argmax(dim=1).tolist()]
     actions, caution = (part.reshape(len(levels), -1).tolist() for part in (decision.action, decision.caution))
     for level, own, departure in zip(levels, actions, caution, strict=True):

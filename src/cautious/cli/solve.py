@@ -54,11 +54,12 @@ class Solve:
 
     def run(self) -> None:
         """Load, solve, write, and show the certificate."""
+        from cautious.beliefs.familiar import in_units_of
         from cautious.beliefs.files import FORMAT, save_json, save_tensors
         from cautious.cli.asked import write_decisions
         from cautious.cli.console import console, say
         from cautious.cli.tables import actions_table, caution_table, certificate_table
-        from cautious.solvers.decision import beside_ordinary, decision_of
+        from cautious.solvers.decision import beside_ordinary, decision_of, spread_of
         from cautious.solvers.solve import parse_levels
         from cautious.types import as_folder
 
@@ -80,8 +81,14 @@ class Solve:
         solved = best.reshape(len(self.level), *best.shape[-2:])
         pair = beside_ordinary(solved, parse_levels(self.level), rewards, mdp)
         cautious, ordinary = (policies.reshape(best.shape) for policies in pair)
-        decision = decision_of(cautious, ordinary, lambda: rewards)
-        decisions = {"action": decision.action, "caution": decision.caution, "ordinary_policy": ordinary.contiguous()}
+        familiar = None if asked is None else asked.belief.familiar
+        decision = decision_of(cautious, ordinary, lambda: rewards, in_units_of(familiar, spread_of(rewards)))
+        decisions = {
+            "action": decision.action,
+            "caution": decision.caution,
+            "ordinary_policy": ordinary.contiguous(),
+            "disagreement": decision.disagreement,
+        }
         files = {"policy.safetensors": save_tensors(self.out / "policy.safetensors", policies | decisions)}
         save_json(
             self.out / "certificate.json",

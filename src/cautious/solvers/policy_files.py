@@ -58,7 +58,7 @@ def save_policy(folder: Path, settings: Mapping[str, Any], belief: Any, mdp: Tab
 def _stamp(belief: RewardEnsemble) -> str:
     """Changes with anything that is written of an ensemble."""
     weights = fingerprint_of(belief.parameters, belief.losses)
-    return checksum_of([belief.network.name, belief.network.describe(), belief.settings, weights])
+    return checksum_of([belief.network.name, belief.network.describe(), belief.settings, weights, belief.findings()])
 
 
 def load_policy(folder: Path, network: Any) -> tuple[dict[str, Any], RewardEnsemble | Tensor, TabularMDP | None]:
