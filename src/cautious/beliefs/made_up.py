@@ -28,7 +28,7 @@ MOST_MODELS = 200
 """Models, evenly spaced, that the policy is made of here: enough for 1-of-20."""
 LEVEL = KofN(1, 20)
 NUM_ITERATIONS = 60
-WORTH_IT = 0.1
+WORTH_IT = 0.5
 """Caution is worth it where it gains this much, in deviations of the reward."""
 
 
@@ -142,7 +142,7 @@ def care_on(belief: Belief, familiar: Tensor, seed: int = 0) -> tuple[Care, ...]
 
     Only rows count where caution would be worth it. Suppose nothing were known about a row: its rewards could be those of any
     familiar row. Under this belief the best 1-of-20 policy is worth v, and the action that one would ordinarily take there
-    less than that. Where the difference is below a tenth of the rewards' deviation, another action would gain nothing, and a
+    less than that. Where the difference is below half the rewards' deviation, another action would gain little, and a
     policy that acts as usual is not blind.
 
     Args:
