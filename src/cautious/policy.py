@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -125,12 +125,8 @@ class CautiousPolicy:
         if self._table is not None:
             numbers = state_numbers(states, self._table[1].shape[1])
             cautious, ordinary = (policies[0, numbers] for policies in self._table)
-            return decision_of(
-                cautious,
-                ordinary,
-                lambda: self.belief.rewards(numbers),
-                self._disagreement(self.belief.rewards(numbers)),
-            )
+            opinions = self.belief.rewards(numbers)
+            return decision_of(cautious, ordinary, lambda: opinions, self._disagreement(opinions))
         rewards = self._rewards(states)
         policies, ordinary = self._solve(rewards, [self.level], None)
         return decision_of(policies[0], ordinary, lambda: rewards, self._disagreement(rewards))
@@ -168,7 +164,7 @@ class CautiousPolicy:
         likely = parse_flag(deterministic, "deterministic")
         single, states = as_batch(observation, getattr(self.belief, "state_shape", None))
         decision = self.decide(states)
-        actions = decision.action.numpy() if likely else self._drawn(decision.probabilities.numpy())
+        actions = decision.action.numpy() if likely else self.drawn(decision.probabilities.numpy())
         return (actions[0] if single else actions), state
 
     def caution_at(self, levels: Sequence[KofN], states: Any, progress: Progress | None = None) -> Tensor:
@@ -190,28 +186,38 @@ class CautiousPolicy:
 
     def save(self, folder: Path | str) -> None:
         """Write the policy with its belief (safetensors, JSON)."""
-        settings: dict[str, Any] = {
-            "level": str(self.level),
-            "num_iterations": self._num_iterations,
-            "sampling": str(self._sampling),
-            "seed": self._seed,
-        }
-        if self._own_familiar is not None:
-            settings["familiar"] = self._own_familiar.describe()
-        save_policy(as_folder(folder), settings, self.belief, self.mdp)
+        save_policy(as_folder(folder), self.described(), self.belief, self.mdp)
 
     @classmethod
     def load(cls, folder: Path | str, network: Any = None) -> CautiousPolicy:
         """Read what `save` wrote; runs no code from it. `network` as in `RewardEnsemble.load`."""
         path = as_path(folder, "folder")
+        found, belief, mdp = load_policy(path, network)
+        if "fallback" in found:
+            raise BadFileError(f"{path}: a rule with a fallback action; read it with cautious.FallbackRule.load.")
         try:
-            found, belief, mdp = load_policy(path, network)
-            options = {name: found.get(name) for name in ("num_iterations", "sampling", "seed")}
-            policy = cls(belief, found.get("level"), mdp=mdp, **options)  # type: ignore[arg-type]
-            policy._own_familiar = FamiliarSpread.read(found.get("familiar"))
-            return policy
+            return cls.restored(found, belief, mdp)
         except InvalidInputError as error:
             raise BadFileError(f"{path}: {error}") from None
+
+    def described(self) -> dict[str, Any]:
+        """How it decides, as a file has it."""
+        own = {} if self._own_familiar is None else {"familiar": self._own_familiar.describe()}
+        return {
+            "level": str(self.level),
+            "num_iterations": self._num_iterations,
+            "sampling": str(self._sampling),
+            "seed": self._seed,
+            **own,
+        }
+
+    @classmethod
+    def restored(cls, described: Mapping[str, Any], belief: Any, mdp: TabularMDP | None) -> CautiousPolicy:
+        """The policy that `described` tells of, with its belief and world; `InvalidInputError` where it tells of none."""
+        options = {name: described.get(name) for name in ("num_iterations", "sampling", "seed")}
+        policy = cls(belief, described.get("level"), mdp=mdp, **options)  # type: ignore[arg-type]
+        policy._own_familiar = FamiliarSpread.read(described.get("familiar"))
+        return policy
 
     def _rewards(self, states: Any) -> Tensor:
         rewards = as_float_tensor(self.belief.rewards(states), "belief")
@@ -275,7 +281,8 @@ class CautiousPolicy:
         )
         return beside_ordinary(solution.best_policy, levels, self.belief.table, mdp)
 
-    def _drawn(self, probabilities: np.ndarray) -> np.ndarray:
+    def drawn(self, probabilities: np.ndarray) -> np.ndarray:
+        """One action a row, drawn from the policy [B, A]: [B]."""
         luck = self._draws.random((len(probabilities), 1)) * probabilities.sum(axis=1, keepdims=True)
         return np.minimum((probabilities.cumsum(axis=1) <= luck).sum(axis=1), probabilities.shape[1] - 1)
 

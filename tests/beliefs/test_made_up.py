@@ -52,7 +52,8 @@ def test_made_up_rows_are_of_three_kinds_and_far():
     moved = kinds["one feature moved"]
     same = (moved.float()[:, None] - states[None]).abs() < 1e-6
     assert (same.sum(dim=2).amax(dim=1) == 4).all()  # four of five features as in a familiar row
-    assert all(torch.equal(rows, again) for rows, again in zip(kinds.values(), made_up_rows(states, 2).values()))
+    again = made_up_rows(states, seed=2)
+    assert all(torch.equal(rows, again[name]) for name, rows in kinds.items())
 
 
 def test_where_data_fill_their_range_nothing_lies_between():

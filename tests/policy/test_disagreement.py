@@ -33,7 +33,9 @@ def test_an_array_has_the_unit_of_its_rewards_until_familiar_states_are_named():
     plain = CautiousPolicy(models, "1-of-2")
     assert plain.familiar is None
     assert plain.decide([0, 4]).disagreement.tolist() == pytest.approx([0, 8**0.5])
-    policy = CautiousPolicy(models, "1-of-2", familiar_states=range(1, 20))  # 19 states: the largest is the 95 % quantile
+    policy = CautiousPolicy(
+        models, "1-of-2", familiar_states=range(1, 20)
+    )  # 19 states: the largest is the 95 % quantile
     assert policy.familiar.unit == pytest.approx((19**2 / 2) ** 0.5)
     assert policy.decide([0, 19, 29]).disagreement.tolist() == pytest.approx([0, 1, 29 / 19])
 

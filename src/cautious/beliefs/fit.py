@@ -176,6 +176,36 @@ def _split(known: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
     order = torch.from_numpy(stream(seed, "held out").permutation(len(known)))
     telling = known[order].any(dim=1)
     order, count = torch.cat([order[telling], order[~telling]]), int(fraction * int(telling.sum()))
-    familiar, held_out = order[count:], order[:count]
+    return with_needed(known, order[count:], order[:count])
+
+
+def with_needed(known: Tensor, familiar: Tensor, held_out: Tensor) -> tuple[Tensor, Tensor]:
+    """Numbers of states to learn from and to keep back, each in order: those that alone know an action ([S, A]) are learned."""
     needed = known[held_out][:, ~known[familiar].any(dim=0)].any(dim=1)
     return torch.cat([familiar, held_out[needed]]).sort().values, held_out[~needed].sort().values
+
+
+def refit(belief: RewardEnsemble, inputs: Tensor, rewards: Tensor, progress: Progress | None = None) -> RewardEnsemble:
+    """Models that are trained as those of a belief were, on other experience: inputs [S, ...], rewards [S, A].
+
+    With the same seed, settings and kind of network (`loss_weights` are not known, and equal here); all of it is learned from.
+    """
+    settings = belief.settings
+    if not isinstance(belief, RewardEnsemble) or not set(REFIT) <= set(settings):
+        raise InvalidInputError(
+            "belief: how it was trained is not known, so that it cannot be trained again; pass one that fit_ensemble made."
+        )
+    network = belief.network
+    return fit_ensemble(
+        inputs,
+        rewards,
+        network=network.module if type(network) is ModuleNetwork else network.name,
+        **{name: settings[name] for name in REFIT},
+        device=belief.parameters.device,
+        progress=False if progress is None else progress,
+        validation_fraction=0,
+    )
+
+
+REFIT = ("num_models", "num_epochs", "batch_size", "learning_rate", "weight_decay", "seed")
+"""Settings that `refit` takes over."""
