@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cautious.beliefs.columns import Columns
+from cautious.beliefs.columns import KEPT_AS, Columns
 from cautious.beliefs.observations import as_batch
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.ops.risk import KofN
@@ -49,7 +50,8 @@ class FallbackRule:
                 below. It is in units of the reward where the policy knows no familiar states, and must be given then.
         """
         self.policy = policy if isinstance(policy, CautiousPolicy) else CautiousPolicy(policy, ORDINARY)
-        self.action = self._parsed(action)
+        self.action = parse_action(action, action_names(self.policy.belief))
+        check_action(self.action, getattr(self.policy.belief, "num_actions", None))
         if threshold is None and self.policy.familiar is None:
             raise InvalidInputError(
                 "threshold: none is given, and the policy knows no familiar states that would set one. Pass "
@@ -61,12 +63,7 @@ class FallbackRule:
 
     def decide(self, states: Any) -> Decision:
         """What to do in each state, as `CautiousPolicy.decide` says it; `Decision.caution` counts referrals too."""
-        usual = self.policy.decide(states)
-        num_actions = usual.probabilities.shape[-1]
-        self._check(self.action, num_actions)
-        safe = torch.nn.functional.one_hot(torch.tensor(self.action), num_actions).double()
-        probabilities = torch.where(self.refers(usual).unsqueeze(-1), safe, usual.probabilities)
-        return decision_of(probabilities, usual.ordinary, usual.opinions, usual.disagreement)
+        return with_fallback(self.policy.decide(states), self.action, self.threshold)
 
     def refers(self, decision: Decision) -> Tensor:
         """In which states of a decision the models differ too much, [B]."""
@@ -104,23 +101,42 @@ class FallbackRule:
         except InvalidInputError as error:
             raise BadFileError(f"{path}: {error}") from None
 
-    def _parsed(self, action: Any) -> int:
-        if isinstance(action, str):
-            return _number_of(action, self.policy.belief)
-        number = parse_count(action, "action", 0)
-        self._check(number, getattr(self.policy.belief, "num_actions", None))
-        return number
 
-    def _check(self, action: int, num_actions: int | None) -> None:
-        if num_actions is not None and action >= num_actions:
-            raise InvalidInputError(f"action={action}: there are {num_actions} actions, counted from 0.")
+def with_fallback(decision: Decision, action: int, threshold: float) -> Decision:
+    """The same decision, but `action` for sure where the models differ by more than `threshold`.
+
+        π'(a|s) = 1[a = action]  where disagreement(s) > threshold,  else π(a|s)
+
+    Args:
+        decision: About B states.
+        action: The safe action.
+        threshold: In the units of `Decision.disagreement`.
+    """
+    num_actions = decision.probabilities.shape[-1]
+    check_action(action, num_actions)
+    safe = torch.nn.functional.one_hot(torch.tensor(action), num_actions).double()
+    refers = (decision.disagreement > threshold).unsqueeze(-1)
+    policy = torch.where(refers, safe, decision.probabilities)
+    return decision_of(policy, decision.ordinary, decision.opinions, decision.disagreement)
 
 
-def _number_of(action: str, belief: Any) -> int:
-    """The number of an action that is named as in the table of the training."""
-    if not hasattr(belief, "settings"):
-        raise InvalidInputError(f"action={action!r} is a name, and this belief knows numbers only, counted from 0.")
-    names = Columns.of(belief).actions
+def action_names(belief: Any) -> tuple[str, ...] | None:
+    """The actions' names, where a belief was trained on a table."""
+    return Columns.of(belief).actions if KEPT_AS in getattr(belief, "settings", {}) else None
+
+
+def parse_action(action: int | str, names: Sequence[str] | None) -> int:
+    """The number of an action that is given by its number or, where there are names, by its name."""
+    if not isinstance(action, str):
+        return parse_count(action, "action", 0)
+    if names is None:
+        raise InvalidInputError(f"action={action!r} is a name, and only numbers are known here, counted from 0.")
     if action not in names:
         raise InvalidInputError(f"action={action!r} is not known; choose one of {', '.join(map(repr, names))}.")
-    return names.index(action)
+    return list(names).index(action)
+
+
+def check_action(action: int, num_actions: int | None) -> None:
+    """Raise unless there is an action of this number, if it is known how many there are."""
+    if num_actions is not None and action >= num_actions:
+        raise InvalidInputError(f"action={action}: there are {num_actions}, counted from 0.")

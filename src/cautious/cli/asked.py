@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from torch import Tensor
+
     from cautious.beliefs.columns import Columns
     from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.beliefs.tables import Table
@@ -50,7 +52,32 @@ def load_asked(belief: Path, states: Path) -> Asked:
     return Asked(models, rows, table, columns)
 
 
-def write_decisions(path: Path, asked: Asked, levels: Sequence[str], decision: Decision) -> None:
+def load_experience_of(belief: Path, data: Sequence[Path]) -> tuple[RewardEnsemble, Tensor, Tensor]:
+    """A belief, and experience like that of its training: states [S, ...], and what each action paid there, [S, A]."""
+    from cautious.beliefs.columns import Columns, Outcome
+    from cautious.beliefs.ensemble import RewardEnsemble
+    from cautious.beliefs.experience import load_experience
+    from cautious.beliefs.tables import are_tables, read_tables
+    from cautious.errors import BadFileError, InvalidInputError
+
+    models = RewardEnsemble.load(belief)
+    if not isinstance(models, RewardEnsemble):
+        raise InvalidInputError(f"belief={str(belief)!r} is about driving; see 'cautious watch driving --help'.")
+    if not are_tables(data):
+        return models, *load_experience(data)
+    table, columns = read_tables(data), Columns.of(models)
+    actions, rewards = Outcome.of_training(models).of(table)
+    if actions != columns.actions:
+        raise BadFileError(
+            f"{table.path}: its actions are {', '.join(map(repr, actions))}; those of the training were "
+            f"{', '.join(map(repr, columns.actions))}. Give the table of the training."
+        )
+    return models, columns.states(table), rewards
+
+
+def write_decisions(
+    path: Path, asked: Asked, levels: Sequence[str], decision: Decision, fallback: Decision | None = None
+) -> None:
     """The table's rows, and beside each what is new about it, how far the models differ, and what is decided.
 
     That is: what one would ordinarily do, and each level's decision and its caution.
@@ -60,6 +87,7 @@ def write_decisions(path: Path, asked: Asked, levels: Sequence[str], decision: D
         asked: Whose rows.
         levels: L of them.
         decision: Of these levels, [L, S], or of one, [S].
+        fallback: Of a rule with a safe action, [S].
     """
     import csv
 
@@ -76,6 +104,9 @@ def write_decisions(path: Path, asked: Asked, levels: Sequence[str], decision: D
     for level, own, departure in zip(levels, actions, caution, strict=True):
         added[f"decided {level}"] = [columns.actions[action] for action in own]
         added[f"caution {level}"] = [f"{value:.4f}" for value in departure]
+
+    if fallback is not None:
+        added["decided with fallback"] = [columns.actions[action] for action in fallback.action.tolist()]
 
     # A table that was decided about before has these columns: they are written anew.
     kept = [place for place, name in enumerate(table.header) if name not in added]
