@@ -81,7 +81,8 @@ def draw_penguins(path: Path) -> None:
                 panel.scatter(chosen[:, 2], chosen[:, 1], s=14, marker=marker, color=colour, linewidths=0.8)
             panel.scatter([], [], s=14, color=colour, label=name)
         shares = [float((action[shown] == 2).double().mean()) for shown in (fresh_only, gentoo)]
-        panel.set(title=f"{title}\nasks: {shares[0]:.0%} of known, {shares[1]:.0%} of Gentoos", xlabel="flipper, mm")
+        panel.set_title(f"{title}\nasks: {shares[0]:.0%} of known, {shares[1]:.0%} of Gentoos", fontsize=9)
+        panel.set_xlabel("flipper, mm")
     panels[0, 0].set_ylabel("bill depth, mm")
     panels[0, 0].legend(fontsize=7)
     save_figure(figure, path)

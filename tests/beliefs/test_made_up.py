@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from cautious import fit_ensemble
+from cautious import RewardEnsemble, fit_ensemble
 from cautious.beliefs.diagnosis import BeliefWarning, diagnose
-from cautious.beliefs.made_up import Care, care_on, made_up_rows
+from cautious.beliefs.made_up import Care, care_of, care_on, made_up_rows, unfamiliar_states
+from cautious.worlds.data import load_images
 
 MODELS = 40
 
@@ -106,6 +107,16 @@ def test_fewer_models_than_1_of_20_draws_are_not_looked_at():
         belief = fit_ensemble(states, rewards, num_models=19, num_epochs=30, progress=False)
     assert belief.diagnosis.num_unfamiliar == 0
     assert belief.diagnosis.unfamiliar_departures != belief.diagnosis.unfamiliar_departures  # not known
+
+
+def test_images_are_looked_at_too():
+    digits = load_images("digits", "train")
+    belief = RewardEnsemble.load("ask-for-help")
+    made_up = belief.rewards(unfamiliar_states(digits.images))
+    known = belief.rewards(load_images("digits", "test").images[:40])
+    mixed, shuffled = care_of(known, {"mixed": made_up[:, :40], "shuffled": made_up[:, 100:140]})
+    assert shuffled.num_departing > 0.9 * shuffled.num_rows > 0
+    assert mixed.num_departing > 0.2 * mixed.num_rows > 0
 
 
 def test_a_share_of_few_rows_is_no_concern():

@@ -49,7 +49,7 @@ class Diagnosis:
     """What looks wrong, in words; empty if nothing does."""
     unfamiliar_departures: float = math.nan
     """On what share of made-up rows that are far from all familiar ones, and where caution would be worth it, 1-of-20 takes
-    another action than ordinarily (`made_up.care_on`); NaN where this was not looked at: images, or fewer than 20 models."""
+    another action than ordinarily (`made_up.care_on`); NaN where there are none, or fewer than 20 models."""
     num_unfamiliar: int = 0
     """How many rows that is a share of."""
     departures: tuple[tuple[str, float, int], ...] = ()

@@ -16,7 +16,7 @@ from cautious.beliefs.familiar import FamiliarSpread
 from cautious.beliefs.image_network import LEARNING_RATE, SIDE, as_images
 from cautious.beliefs.images import ImageTraining
 from cautious.beliefs.loss import checked_rewards
-from cautious.beliefs.made_up import Care, care_on
+from cautious.beliefs.made_up import NUM_MADE_UP, NUM_ROWS, Care, care_of, care_on
 from cautious.beliefs.module_network import ModuleNetwork, ModuleTraining, as_inputs
 from cautious.beliefs.shards import TrainingSettings
 from cautious.beliefs.training import train
@@ -103,7 +103,7 @@ def fit_ensemble(
         made_up = _opinions_on_made_up(found, states[familiar], seed)
         opinions = found.rewards(states[held_out])
         found.familiar = FamiliarSpread.of(model_spread(opinions).cpu())
-        care = _care_on_made_up(found, states[familiar], seed)
+        care = _care_on_made_up(found, states[familiar], opinions, made_up, seed)
         found.diagnosis = diagnose(opinions, table[held_out], made_up, care)
         for sentence in found.diagnosis.concerns:
             warnings.warn(sentence, BeliefWarning, stacklevel=2)
@@ -119,13 +119,23 @@ def _opinions_on_made_up(belief: RewardEnsemble, familiar: Tensor, seed: int) ->
         return torch.full((belief.num_models, 1, belief.num_actions), torch.nan, dtype=torch.float32)
 
 
-def _care_on_made_up(belief: RewardEnsemble, familiar: Tensor, seed: int) -> tuple[Care, ...]:
-    """Whether a cautious policy notices rows that are far from all familiar ones.
+def _care_on_made_up(
+    belief: RewardEnsemble, familiar: Tensor, opinions: Tensor, made_up: Tensor, seed: int
+) -> tuple[Care, ...]:
+    """Whether a cautious policy notices rows that are far from all familiar ones; of images, those made up already.
 
-    Nothing is known of images, nor where a module cannot take such rows.
+    Nothing is known where a module cannot take such rows.
+
+    Args:
+        belief: M models.
+        familiar: What they were trained on, [S, ...].
+        opinions: What they say about states that were kept back, [M, H, A].
+        made_up: What they say about `unfamiliar_states`, [M, 2U, A].
+        seed: Starts the draws of rows.
     """
     if familiar.dtype == torch.uint8:
-        return ()
+        mixed, shuffled = (half[:, :NUM_ROWS].cpu() for half in made_up.split(NUM_MADE_UP, dim=1))
+        return care_of(opinions.cpu(), {"pixels mixed": mixed, "pixels in another order": shuffled})
     try:
         return care_on(belief, familiar, seed)
     except Exception:  # whatever a user's module may raise beyond the range of its inputs
@@ -200,6 +210,7 @@ def refit(belief: RewardEnsemble, inputs: Tensor, rewards: Tensor, progress: Pro
         inputs,
         rewards,
         network=network.module if type(network) is ModuleNetwork else network.name,
+        num_models=belief.num_models,
         **{name: settings[name] for name in REFIT},
         device=belief.parameters.device,
         progress=False if progress is None else progress,
@@ -207,5 +218,5 @@ def refit(belief: RewardEnsemble, inputs: Tensor, rewards: Tensor, progress: Pro
     )
 
 
-REFIT = ("num_models", "num_epochs", "batch_size", "learning_rate", "weight_decay", "seed")
+REFIT = ("num_epochs", "batch_size", "learning_rate", "weight_decay", "seed")
 """Settings that `refit` takes over."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -160,9 +160,20 @@ def care_on(belief: Belief, familiar: Tensor, seed: int = 0) -> tuple[Care, ...]
     every = max(1, belief.num_models // MOST_MODELS)
     rewards = belief.rewards(rows.unflatten(1, familiar.shape[1:]).to(familiar.dtype))[::every].double().cpu()
     known, *made_up = rewards.split([len(rows) - sum(map(len, kinds.values())), *map(len, kinds.values())], dim=1)
-    worth_it = _worth_it(known.mean(dim=0))
+    return care_of(known, dict(zip(kinds, made_up, strict=True)))
+
+
+def care_of(known: Tensor, kinds: Mapping[str, Tensor]) -> tuple[Care, ...]:
+    """The same where the models have been asked already: about familiar states [M, S, A], and made-up ones by kind [M, U, A].
+
+    Nothing for fewer models than 1-of-20 draws.
+    """
+    if len(known) < LEVEL.n:
+        return ()
+    worth_it = _worth_it(known.double().mean(dim=0))
     found = []
-    for name, opinions in zip(kinds, made_up, strict=True):
+    for name, made_up in kinds.items():
+        opinions = made_up.double()
         ordinary = opinions.mean(dim=0).argmax(dim=-1)  # [U]
         counted = worth_it[ordinary] & opinions.isfinite().all(dim=-1).all(dim=0)
         policy = _robust_policy(opinions[:, counted])

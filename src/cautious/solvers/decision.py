@@ -12,7 +12,7 @@ from torch import Tensor
 from cautious.ops.disagreement import model_spread
 from cautious.ops.risk import KofN
 from cautious.solvers.optimal import optimal_actions, optimal_policy, undisputed
-from cautious.solvers.rewards import as_rewards, mean_reward, model_blocks
+from cautious.solvers.rewards import BLOCK_BYTES, as_rewards, mean_reward, model_blocks
 from cautious.worlds.mdp import TabularMDP
 
 
@@ -129,9 +129,10 @@ def decision_of(cautious: Tensor, ordinary: Tensor, opinions: Callable[[], Tenso
 
 
 def spread_of(rewards: Any) -> Tensor:
-    """How far models differ in each state, [M, S, A] -> [S]; what is on disk is read a block of models at a time."""
+    """How far models differ in each state, [M, S, A] -> [S]; a block at a time, so that large ones fit."""
     if isinstance(rewards, Tensor):
-        return model_spread(rewards).cpu()
+        size = max(1, BLOCK_BYTES // (8 * max(1, len(rewards) * rewards.shape[-1])))  # states in float64 at a time
+        return torch.cat([model_spread(block) for block in rewards.split(size, dim=1)]).cpu()
     source = as_rewards(rewards)
     mean, squares = mean_reward(source), torch.zeros(source.num_states, dtype=torch.float64, device=source.device)
     for _, block in model_blocks(source):
