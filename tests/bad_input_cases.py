@@ -470,12 +470,6 @@ CALLS = [
         "RewardEnsemble", 'RewardEnsemble.load("driving").rewards([[0.0]])', INVALID, "world is a list: a belief about"
     ),
     Call("RewardEnsemble", 'RewardEnsemble.load("driving").on("x")', INVALID, "Pass world = cautious.driving_world()"),
-    Call(
-        "RewardEnsemble",
-        'RewardEnsemble.load("driving").pair_rewards(driving_world(), block=0)',
-        INVALID,
-        "block=0 is too small",
-    ),
     Call("RewardEnsemble", 'RewardEnsemble.load("driving").save(5)', INVALID, "folder=5 must be a path"),
     Call("RewardEnsemble", 'type(RewardEnsemble.load("driving")).load(5)', INVALID, "folder=5 must be a path"),
     Call("CautiousPolicy", "CautiousPolicy(models[0])", INVALID, "expected shape [M, S, A]"),

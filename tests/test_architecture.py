@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "cautious"
-GROUND = ("types", "errors", "seeding", "writing", "telling")
+GROUND = ("types", "errors", "seeding", "writing", "telling", "parallel")
 ORDER = (
     "ops",
     "worlds",

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.cores import on_every_core
 from cautious.beliefs.crew import Board
 from cautious.beliefs.familiar import FEWEST, FamiliarSpread, in_units_of
 from cautious.beliefs.observations import as_batch
 from cautious.beliefs.table import TableBelief, state_numbers
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.ops.risk import KofN
+from cautious.parallel import parallel_map, single_thread, single_threaded
 from cautious.seeding import stream
 from cautious.solvers.bandit import solve_bandit
 from cautious.solvers.decision import (
@@ -71,6 +71,7 @@ class CautiousPolicy:
     ([1], [[1.0, 0.0]], [1])
     """
 
+    @single_threaded
     def __init__(
         self,
         belief: Belief | Tensor | np.ndarray,
@@ -116,6 +117,7 @@ class CautiousPolicy:
         """How far the models differ in familiar states, the unit of `Decision.disagreement`; None if no such state is known."""
         return self._own_familiar or getattr(self.belief, "familiar", None)
 
+    @single_threaded
     def decide(self, states: Any) -> Decision:
         """What to do in each state.
 
@@ -126,14 +128,10 @@ class CautiousPolicy:
             numbers = state_numbers(states, self._table[1].shape[1])
             cautious, ordinary = (policies[0, numbers] for policies in self._table)
             opinions = self.belief.rewards(numbers)
-            return decision_of(cautious, ordinary, lambda: opinions, self._disagreement(opinions))
+            return decision_of(cautious, ordinary, lambda: opinions, in_units_of(self.familiar, spread_of(opinions)))
         rewards = self._rewards(states)
         policies, ordinary = self._solve(rewards, [self.level], None)
-        return decision_of(policies[0], ordinary, lambda: rewards, self._disagreement(rewards))
-
-    def _disagreement(self, rewards: Tensor) -> Tensor:
-        """[M, B, A] -> [B]."""
-        return in_units_of(self.familiar, spread_of(rewards))
+        return decision_of(policies[0], ordinary, lambda: rewards, in_units_of(self.familiar, spread_of(rewards)))
 
     def _familiar_spread(self, states: Any) -> FamiliarSpread:
         found = FamiliarSpread.of(spread_of(self._rewards(states)))
@@ -167,10 +165,12 @@ class CautiousPolicy:
         actions = decision.action.numpy() if likely else self.drawn(decision.probabilities.numpy())
         return (actions[0] if single else actions), state
 
+    @single_threaded
     def caution_at(self, levels: Sequence[KofN], states: Any, progress: Progress | None = None) -> Tensor:
         """Caution that other levels would show in these states, [L, B], all solved in one call."""
         return total_variation(*self.policies_at(levels, states, progress))
 
+    @single_threaded
     def policies_at(
         self, levels: Sequence[KofN], states: Any, progress: Progress | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -263,7 +263,7 @@ class CautiousPolicy:
                     progress=lambda done, total: board.tell(number, done),
                 ).best_policy
 
-        best = on_every_core(play, len(pieces), board.stop) if on_the_cpu else [play(0)]
+        best = parallel_map(play, len(pieces), board.stop) if on_the_cpu else [play(0)]
         return torch.cat(best, dim=1).cpu()
 
     def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
@@ -293,5 +293,6 @@ STATES_A_PIECE = 64
 
 def _pieces(states: Tensor) -> list[Tensor]:
     """Numbers of states, cut for the cores there are."""
-    count = min(torch.get_num_threads(), -(-len(states) // STATES_A_PIECE))
+    with single_thread() as num_threads:
+        count = min(num_threads, -(-len(states) // STATES_A_PIECE))
     return list(states.split(-(-len(states) // count)))

@@ -13,11 +13,18 @@ from cautious.beliefs.shards import TrainingSettings
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 from cautious.evaluation.images import behaviour
 from cautious.experiments import image_studies
-from cautious.experiments.image_settings import SCALES, ImageExperiment, Variant, image_experiment_at
+from cautious.experiments.image_settings import (
+    SCALES,
+    SETTINGS,
+    ImageExperiment,
+    Setting,
+    Variant,
+    image_experiment_at,
+)
 from cautious.experiments.images import load_data, run_images, stages_of, training_data
 from cautious.worlds.data import ImageSet, load_images
 from cautious.worlds.data.find import EMBEDDED
-from cautious.worlds.images import TASKS, ask_for_help_rewards
+from cautious.worlds.images import TASKS, RewardUnit, ask_for_help_rewards
 
 FULL_DATA = os.environ.get("CAUTIOUS_DATA")
 
@@ -73,6 +80,48 @@ def test_every_preset_builds_and_has_models_enough(scale: str):
         assert len(set(names)) == len(names)
 
 
+@pytest.mark.parametrize("scale", SCALES)
+def test_rewards_are_in_tenths_unless_asked_for_as_printed(scale: str):
+    for task in ("non-obvious", "help-if-available"):
+        main, printed = (image_experiment_at(task, scale, setting=setting) for setting in SETTINGS[task])
+        assert {one.unit for one in main.variants} == {RewardUnit.TENTHS}
+        assert printed == replace(
+            main, variants=tuple(replace(one, unit=RewardUnit.AS_PRINTED) for one in main.variants)
+        )
+        assert all(one["unit"] == "tenths" for one in main.as_settings()["variants"].values())
+    assert {one.unit for one in image_experiment_at("ask-for-help", scale).variants} == {RewardUnit.AS_PRINTED}
+
+
+def test_the_printed_rewards_are_the_settings_of_earlier_runs():
+    """Their manifests have no unit: such a run can be gone on with, and published beside."""
+    settings = image_experiment_at("help-if-available", "paper", setting="as-printed").as_settings()
+    assert list(settings["variants"]) == ["help-0.05", "help-0.02", "help-0.2"]
+    assert set(settings["variants"]["help-0.05"]) == {"training", "help_reward", "fraction", "noise"}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_draws_are_of_different_digits_and_have_no_other_study(scale: str):
+    experiment = image_experiment_at("data-extent", scale, seed=3, setting="draws")
+    assert [one.name for one in experiment.variants] == [f"extent-1-draw-{number}" for number in range(6)]
+    assert [one.training.seed for one in experiment.variants] == [3, 4, 5, 6, 7, 8]
+    assert {(one.fraction, one.noise, one.help_reward) for one in experiment.variants} == {(0.01, 0.1, 0.25)}
+    digits = load_images("digits", "train")
+    lessons = [training_data(experiment, one, digits)._rewards[0] for one in experiment.variants[:2]]
+    assert not torch.equal(*lessons)
+    images = load_data(replace(experiment, num_train=60, num_test=20))
+    assert {stage.study for stage in stages_of(experiment, experiment.main, images)} == {"behaviour"}
+    if scale == "paper":
+        one = experiment.main.training
+        assert (one.num_models, one.num_epochs, one.batch_size) == (250, 10_000, 64)
+
+
+def test_a_setting_must_be_the_tasks_own():
+    with pytest.raises(InvalidInputError, match=r"no setting of ask-for-help; choose one of 'main'"):
+        image_experiment_at("ask-for-help", "smoke", setting=Setting.AS_PRINTED)
+    with pytest.raises(InvalidInputError, match="'main', 'as-printed', 'draws'"):
+        image_experiment_at("ask-for-help", "smoke", setting="scaled")
+
+
 def test_unknown_names_are_refused(tmp_path):
     with pytest.raises(InvalidInputError, match="'smoke', 'small', 'paper'"):
         image_experiment_at("ask-for-help", "large")
@@ -95,7 +144,12 @@ def test_a_variant_trains_on_what_it_says():
     bits = image_experiment_at("help-if-available", "small")
     lesson = training_data(bits, bits.main, digits)
     assert lesson.network.help_bit
+    assert lesson._rewards[:, 0, 10].tolist() == pytest.approx([-11 / 90, 0.05])
+    assert float(lesson._rewards[:, :, :10].max()) == pytest.approx(1)
+    printed = image_experiment_at("help-if-available", "small", setting="as-printed")
+    lesson = training_data(printed, printed.main, digits)
     assert lesson._rewards[:, 0, 10].tolist() == pytest.approx([-11 / 9, 0.05])
+    assert float(lesson._rewards[:, :, :10].max()) == pytest.approx(10)
 
 
 def test_the_store_holds_what_solving_by_hand_gives(tmp_path):

@@ -46,3 +46,10 @@ def test_the_next_draw_exceeds_it_in_five_of_a_hundred(count: int):
     draws = np.exp(rng.normal(size=(4000, count + 1)))
     above = [row[-1] > predictive_quantile(torch.from_numpy(row[:-1]), 0.95) for row in draws]
     assert np.mean(above) == pytest.approx(0.05, abs=0.012)
+
+
+def test_a_states_spread_has_the_same_bits_in_any_company():
+    rewards = torch.randn(37, 50, 5, generator=torch.Generator().manual_seed(0))
+    together = model_spread(rewards)
+    for state in range(50):
+        assert torch.equal(model_spread(rewards[:, state : state + 1]), together[state : state + 1])

@@ -56,6 +56,15 @@ def test_rewards_are_the_rules():
     assert all(env.step(action)[1] == pytest.approx(-(action + 2) / 9) for action in range(10))
 
 
+def test_the_unit_of_the_rewards_can_be_chosen():
+    env = gymnasium.make("cautious/HelpIfAvailable-v0", world="fashion", unit="tenths").unwrapped
+    for available, action, pays in ((0, 10, -11 / 90), (1, 10, 0.05), (1, 4, -6 / 90)):
+        env.reset(options={"index": 0, "help_available": available})
+        assert env.step(action)[1] == pytest.approx(pays)
+    with pytest.raises(InvalidInputError, match="one unit"):
+        gymnasium.make("cautious/AskForHelp-v0", unit="tenths")
+
+
 def test_the_single_state_regime_stays_on_its_image():
     env = gymnasium.make("cautious/AskForHelp-v0", regime="single-state")
     first, _ = env.reset(seed=1)

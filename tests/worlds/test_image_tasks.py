@@ -9,6 +9,7 @@ from cautious.errors import InvalidInputError
 from cautious.worlds.images import (
     NO_DIGIT,
     TASKS,
+    RewardUnit,
     ask_for_help_rewards,
     class_balanced_subset,
     help_if_available_rewards,
@@ -46,6 +47,34 @@ def test_help_is_better_than_any_mistake_and_worse_than_any_right_answer_only_if
     assert float(available[:, :10][~right].max()) < 0.05 < float(available[:, :10][right].min())
     assert bool((unavailable[:, 10:] <= unavailable[:, :10]).all())
     assert unavailable[0, 10] == pytest.approx(-11 / 9)
+
+
+def test_tenths_divide_every_reward_by_ten_but_that_of_available_help():
+    rewards = non_obvious_rewards(torch.tensor([0, 9]), RewardUnit.TENTHS)
+    assert rewards[0, :3].tolist() == pytest.approx([1 / 10, -3 / 90, -4 / 90])
+    assert rewards[1].tolist() == pytest.approx([-(a + 2) / 90 for a in range(9)] + [1.0])
+    labels = torch.tensor([3])
+    there, not_there = (help_if_available_rewards(labels, bit, unit="tenths")[0] for bit in (True, False))
+    assert (
+        there[:10].tolist()
+        == not_there[:10].tolist()
+        == pytest.approx([-2 / 90, -3 / 90, -4 / 90, 4 / 10, -6 / 90, -7 / 90, -8 / 90, -9 / 90, -10 / 90, -11 / 90])
+    )
+    assert there[10] == 1 / 20
+    assert not_there[10] == pytest.approx(-11 / 90)
+    # "keeping the mean constant": a hundredth now; and help is worth half as much as naming a zero
+    means = non_obvious_rewards(torch.arange(10), "tenths").mean(dim=0)
+    torch.testing.assert_close(means, torch.full((10,), -0.01, dtype=torch.float64), atol=1e-12, rtol=0)
+    assert help_if_available_rewards(labels, True, 0.2, "tenths")[0, 10] == 0.2
+
+
+def test_a_unit_must_be_known_and_the_task_must_have_a_choice():
+    labels = torch.tensor([3])
+    with pytest.raises(InvalidInputError, match="'as-printed', 'tenths'"):
+        non_obvious_rewards(labels, "hundredths")
+    with pytest.raises(InvalidInputError, match="ask-for-help has its rewards in one unit"):
+        image_task("ask-for-help").rewards(labels, unit="tenths")
+    assert torch.equal(image_task("non-obvious").rewards(labels, unit="tenths"), non_obvious_rewards(labels) / 10)
 
 
 def test_the_loss_weighs_labels_by_their_index_and_help_by_one():

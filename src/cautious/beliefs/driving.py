@@ -31,14 +31,19 @@ from cautious.beliefs.driving_inputs import (
     SIZES,
     PairInputs,
 )
+from cautious.beliefs.fixed_shapes import filled_up
 from cautious.beliefs.kernels import triton_available
 from cautious.beliefs.saved import load_description, load_models, save_models
 from cautious.beliefs.shards import Batch, Shard, TrainingSettings, fingerprint_of
 from cautious.beliefs.table import state_numbers
 from cautious.errors import BadFileError, InvalidInputError
-from cautious.types import ArrayLike, as_folder, as_path, parse_count
+from cautious.parallel import parallel_map
+from cautious.types import ArrayLike, as_folder, as_path
 from cautious.worlds.driving import DrivingWorld, driving_world
 from cautious.worlds.driving_rules import ACTIONS
+
+MODELS_PER_CALL = 8
+"""Models that are computed together on the CPU: as quick per model as more, and few are filled up for nothing."""
 
 
 def split_parameters(parameters: Tensor) -> list[Tensor]:
@@ -129,9 +134,9 @@ class DrivingNetwork:
     num_parameters = NUM_PARAMETERS
     flips_coins = False
     shard_size: Mapping[str, int] = MappingProxyType(
-        {"cpu": 16, "cuda": 2048}
-    )  # what a core's cache holds; what keeps a GPU busy
-    shard_multiple = 1
+        {"cpu": 2 * MODELS_PER_CALL, "cuda": 2048}
+    )  # the latter keeps a GPU busy
+    models_per_call = MODELS_PER_CALL
 
     def __init__(self, world: DrivingWorld, device: torch.device | None = None) -> None:
         """Take the training pairs of a familiar world."""
@@ -194,13 +199,19 @@ class DrivingEnsemble:
         """M."""
         return len(self.parameters)
 
-    def pair_rewards(self, world: DrivingWorld, block: int = 64) -> Tensor:
+    def pair_rewards(self, world: DrivingWorld) -> Tensor:
         """What each model says about every pair of a world, [M, Q]."""
         _check_world(world)
         inputs = PairInputs(world.states, world.every_pair, self.parameters.device)
-        parts = self.parameters.split(parse_count(block, "block"))
-        by_speed = torch.cat([forward(part, inputs).predictions for part in parts], dim=1)
-        return by_speed[inputs.place].T
+        parts = self.parameters.split(MODELS_PER_CALL)
+
+        def predict(number: int) -> Tensor:
+            block = filled_up(parts[number], MODELS_PER_CALL)
+            return forward(block, inputs).predictions[:, : len(parts[number])]
+
+        on_the_cpu = self.parameters.device.type == "cpu"
+        by_speed = parallel_map(predict, len(parts)) if on_the_cpu else [predict(n) for n in range(len(parts))]
+        return torch.cat(by_speed, dim=1)[inputs.place].T
 
     def rewards(self, world: DrivingWorld) -> Tensor:
         """Expected reward of each (state, action) under each model, [M, S, A], float64."""

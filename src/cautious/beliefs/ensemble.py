@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cautious.beliefs.cores import on_every_core
 from cautious.beliefs.diagnosis import Diagnosis
 from cautious.beliefs.driving import DrivingEnsemble, DrivingNetwork
 from cautious.beliefs.familiar import FamiliarSpread
+from cautious.beliefs.fixed_shapes import filled_up
 from cautious.beliefs.networks import Network, checked_network, restored
 from cautious.beliefs.saved import DESCRIPTION, load_description, load_models, save_models
 from cautious.beliefs.table import state_numbers
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
+from cautious.parallel import parallel_map
 from cautious.telling import Progress
 from cautious.types import (
     ArrayLike,
@@ -32,8 +33,6 @@ from cautious.types import (
 
 SHIPPED = Path(__file__).parent / "shipped"
 SHIPPED_NAMES = ("ask-for-help", "driving")
-MORE_MODELS = 4
-"""Where states are few, up to so many times as many models are predicted together."""
 
 
 class RewardEnsemble:
@@ -159,19 +158,30 @@ class RewardEnsemble:
     @torch.no_grad()
     def _predict(self, indices: Tensor, states: tuple[Tensor, ...], progress: Progress | None) -> Tensor:
         """[N, S, A], block by block into one array."""
-        place = self.parameters.device
-        out = torch.empty(len(indices), len(states[0]), self.num_actions, device=place, dtype=torch.float32)
-        blocks = list(_blocks(len(indices), len(states[0]), *self.network.block[place.type]))
+        device = self.parameters.device
+        out = torch.empty(len(indices), len(states[0]), self.num_actions, device=device, dtype=torch.float32)
+        num_models, num_rows = self.network.block[device.type]
+        blocks = [
+            (slice(model, model + num_models), slice(row, row + num_rows))
+            for model in range(0, len(indices), num_models)
+            for row in range(0, len(states[0]), num_rows)
+        ]
 
         def fill(number: int) -> None:
             models, rows = blocks[number]
-            own = (part[rows].to(place) for part in states)
-            out[models, rows] = self.network.predict(self.parameters[indices[models].to(place)], *own)
+            parameters = self.parameters[indices[models].to(device)]
+            inputs = [part[rows].to(device) for part in states]
+            target = out[models, rows]
+            if device.type == "cpu":
+                # Libraries round by the shape of a call: each has the same, so that no row or model depends on the others.
+                parameters = filled_up(parameters, num_models)
+                inputs = [filled_up(part, num_rows) for part in inputs]
+            target.copy_(self.network.predict(parameters, *inputs)[: target.shape[0], : target.shape[1]])
             if progress is not None:
                 progress(number + 1, len(blocks))
 
-        if place.type == "cpu":
-            on_every_core(fill, len(blocks))
+        if device.type == "cpu":
+            parallel_map(fill, len(blocks))
         else:
             for number in range(len(blocks)):
                 fill(number)
@@ -200,11 +210,3 @@ def _plain(settings: Any) -> dict[str, Any]:
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"settings: expected a dictionary of plain values ({error}).") from None
     return dict(settings)
-
-
-def _blocks(num_models: int, num_states: int, models: int, states: int) -> Iterator[tuple[slice, slice]]:
-    """Pieces of [M, S]: of `models` by `states`, or of more models where there are fewer states than that."""
-    models *= max(1, min(MORE_MODELS, states // num_states))
-    for first in range(0, num_models, models):
-        for start in range(0, num_states, states):
-            yield slice(first, min(first + models, num_models)), slice(start, min(start + states, num_states))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from cautious.beliefs.fixed_shapes import loss_and_gradient
 from cautious.beliefs.kernels import triton_available
 from cautious.beliefs.shards import BETA_1, BETA_2, EPSILON, Batch, Shard, StackedNetwork, TrainingSettings
 from cautious.beliefs.shuffling import coin_flips, shuffles
@@ -52,7 +53,7 @@ def train_epoch(
     for batch in luck.batches(shard.epoch, settings.batch_size, shard.batch):
         if shard.batch:
             between_steps()
-        losses, gradient = network.loss_and_gradient(shard.parameters, batch)
+        losses, gradient = loss_and_gradient(network, shard.parameters, batch, shard.models)
         shard.batch += 1
         step = shard.epoch * num_batches + shard.batch
         adam_step(shard, gradient, step, settings.learning_rate, settings.weight_decay)

@@ -24,6 +24,7 @@ from cautious.beliefs.units import Units
 from cautious.beliefs.vector_network import VectorNetwork
 from cautious.errors import InvalidInputError
 from cautious.ops.disagreement import model_spread
+from cautious.parallel import single_threaded
 from cautious.seeding import stream
 from cautious.telling import Progress, as_progress
 from cautious.types import ArrayLike, as_float_tensor, as_folder, as_number, check_shape, chosen_device
@@ -31,6 +32,7 @@ from cautious.types import ArrayLike, as_float_tensor, as_folder, as_number, che
 NetworkChoice = str | Callable[[], torch.nn.Module]
 
 
+@single_threaded
 def fit_ensemble(
     inputs: ArrayLike,
     rewards: ArrayLike,
@@ -106,7 +108,7 @@ def fit_ensemble(
         care = _care_on_made_up(found, states[familiar], opinions, made_up, seed)
         found.diagnosis = diagnose(opinions, table[held_out], made_up, care)
         for sentence in found.diagnosis.concerns:
-            warnings.warn(sentence, BeliefWarning, stacklevel=2)
+            warnings.warn(sentence, BeliefWarning, stacklevel=3)  # past the guard of threads
     return found
 
 

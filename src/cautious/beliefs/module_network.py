@@ -235,7 +235,7 @@ class ModuleTraining:
 
     flips_coins = False
     shard_size: Mapping[str, int] = MappingProxyType({"cpu": WIDTH, "cuda": 256})
-    shard_multiple = WIDTH
+    models_per_call = WIDTH
 
     def __init__(
         self,

@@ -45,7 +45,10 @@ class Network(Protocol):
 
     @property
     def block(self) -> Mapping[str, tuple[int, int]]:
-        """Models and states to predict together, by kind of device: few enough for a core's cache, enough for a GPU."""
+        """Models and states of one call of `predict`, by kind of device: few enough for a core's cache, enough for a GPU.
+
+        On the CPU every call has exactly as many (`beliefs.fixed_shapes`).
+        """
         ...
 
     def describe(self) -> dict[str, Any]:

@@ -88,8 +88,8 @@ class StackedNetwork(Protocol):
     """Whether each sample comes with a coin, flipped anew in each epoch."""
     shard_size: Mapping[str, int]
     """How many models to train together, by kind of device."""
-    shard_multiple: int
-    """Shards begin at multiples of this, where a model's place among others could show in its bits; else 1."""
+    models_per_call: int
+    """How many models every call of `loss_and_gradient` has on the CPU (`beliefs.fixed_shapes`)."""
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
         """First weights of one model, [P]."""

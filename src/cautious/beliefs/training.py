@@ -14,11 +14,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cautious.beliefs.cores import on_every_core
 from cautious.beliefs.crew import Board, Crew, Job, fair_shard_size, shards_of
 from cautious.beliefs.epochs import Luck, train_epoch
 from cautious.beliefs.memory import keep_freed_memory
 from cautious.beliefs.shards import Checkpoints, Shard, StackedNetwork, TrainingSettings
+from cautious.parallel import parallel_map
 from cautious.telling import Progress
 from cautious.types import parse_count
 
@@ -78,7 +78,10 @@ def _usual_shard_size(job: Job, crew: Crew | None) -> int:
     if crew is None:
         return most
     return fair_shard_size(
-        job.settings.num_models, most, crew.num_workers(job.device), multiple=job.network.shard_multiple
+        job.settings.num_models,
+        most,
+        crew.num_workers(job.device),
+        multiple=job.network.models_per_call if job.device.type == "cpu" else 1,
     )
 
 
@@ -91,7 +94,7 @@ def _train_here(job: Job, shards: list[range], checkpoints: Checkpoints | None, 
         return train_shard(job, begun or shards[number], lambda epochs: board.tell(number, epochs), keep)
 
     if job.device.type == "cpu":
-        return on_every_core(work, len(shards), board.stop)
+        return parallel_map(work, len(shards), board.stop)
     return [work(number) for number in range(len(shards))]
 
 

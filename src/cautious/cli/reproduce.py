@@ -36,6 +36,9 @@ class Reproduce:
     """Which experiment."""
     scale: Literal["smoke", "small", "paper"] = "small"
     """smoke: seconds, only to see that it runs; small: minutes on two cores; paper: the paper's own sizes (use a GPU)."""
+    setting: Literal["main", "as-printed", "draws"] = "main"
+    """main: the one compared with the paper; as-printed: non-obvious or help-if-available with rewards as the paper prints
+    them, not in tenths; draws: data-extent with six draws of 1 % of the digits."""
     data: Path | None = None
     """Folder with image data; the embedded images if not given. Driving needs none."""
     seed: int = 0
@@ -43,7 +46,7 @@ class Reproduce:
     device: str = "auto"
     """Where to train: auto, cpu or cuda."""
     out: Path | None = None
-    """Folder of the run; runs/<task>-<scale> if not given."""
+    """Folder of the run; runs/<task>-<scale> if not given, with the setting before the scale if it is not main."""
     engine: Literal["local", "ray"] = "local"
     """Who works on it: this process, or a Ray cluster (pip install 'cautious[ray]')."""
     address: str | None = None
@@ -59,7 +62,8 @@ class Reproduce:
         from cautious.types import parse_count
 
         parse_count(self.repeats, "repeats")
-        folder = self.out or Path("runs") / f"{self.task}-{self.scale}"
+        parts = (self.task, *([] if self.setting == "main" else [self.setting]), self.scale)
+        folder = self.out or Path("runs") / "-".join(parts)
         with open_engine(self.engine, self.address) as engine, progress_bars() as progress:
             device = engine.device(self.device)
 
@@ -127,7 +131,10 @@ class Reproduce:
 
         options: dict[str, Any] = {"device": device, "progress": progress, "engine": engine}
         if self.task != "driving":
-            return run_images(image_experiment_at(self.task, self.scale, seed), folder, data=self.data, **options)
+            experiment = image_experiment_at(self.task, self.scale, seed, self.setting)
+            return run_images(experiment, folder, data=self.data, **options)
+        if self.setting != "main":
+            raise InvalidInputError(f"setting={self.setting!r}: driving has one setting only; leave it out.")
         if self.data is not None:
             raise InvalidInputError(f"data={str(self.data)!r}: driving has no image data; leave it out.")
         return run_driving(experiment_at(self.scale, seed), folder, **options)

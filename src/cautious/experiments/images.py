@@ -120,7 +120,8 @@ class Stage:
 def stages_of(experiment: ImageExperiment, variant: Variant, images: ImageData) -> Iterator[Stage]:
     """What is to be found out about a variant, in order."""
     bits = (True, False) if experiment.image_task.help_bit else (None,)
-    studies = ("behaviour", "dial", "models") if variant == experiment.main else ("behaviour",)
+    extra = ("dial", "models") if variant == experiment.main and experiment.num_dial_images else ()
+    studies = ("behaviour", *extra)
     for study in studies:
         for name in images.tests:
             for bit in bits:
@@ -165,7 +166,7 @@ def reward_table(experiment: ImageExperiment, variant: Variant, labels: Tensor) 
     """What each action pays on images with these labels, [S, A]; with a help bit [2, S, A], without help first."""
     task = experiment.image_task
     bits = (False, True) if task.help_bit else (True,)
-    rewards = torch.stack([task.rewards(labels, variant.help_reward, bit) for bit in bits])
+    rewards = torch.stack([task.rewards(labels, variant.help_reward, bit, variant.unit) for bit in bits])
     if variant.noise:
         rewards = perturbed(rewards, variant.noise, variant.training.seed)
     return rewards if task.help_bit else rewards[0]

@@ -7,6 +7,7 @@ import math
 from scipy.special import stdtrit
 from torch import Tensor
 
+from cautious.ops.sums import pairwise_mean
 from cautious.types import check_shape
 
 
@@ -30,7 +31,9 @@ def model_spread(rewards: Tensor) -> Tensor:
     [0.3535...]
     """
     check_shape(rewards, "... S A", "rewards")
-    return rewards.double().var(dim=0, correction=0).mean(dim=-1).sqrt()
+    opinions = rewards.double()
+    variance = pairwise_mean((opinions - pairwise_mean(opinions)).square())  # in an order that no batch changes
+    return pairwise_mean(variance, dim=-1).sqrt()
 
 
 def predictive_quantile(values: Tensor, share: float) -> float:

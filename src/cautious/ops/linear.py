@@ -12,11 +12,16 @@ import scipy.sparse.linalg
 import torch
 from torch import Tensor
 
+from cautious.parallel import parallel_map
+
 BLOCK = 4
 """Batch members a CPU product takes at a time; short blocks are filled up with zeros."""
 
+TASK_ENTRIES = 2**22
+"""Entries of a matrix that one thread multiplies at a time: some milliseconds, so that starting a thread costs little."""
+
 BATCHED_LU_SIZE = 128
-"""Up to this size LAPACK works on one thread, so a batched call rounds as a single one does; above, one call each."""
+"""Up to this size a batch is one call, which factorises system by system; above, one call each, on threads of their own."""
 
 FULLEST_SPARSE_LU = 0.2
 """Share of entries up to which sparse factors are used; beyond, they cost about what dense ones do."""
@@ -73,9 +78,12 @@ class BatchMatrix:
         num_blocks = -(-left.shape[0] // width)
         filled = left.new_zeros(num_blocks * width, right.shape[0])
         filled[: left.shape[0], : left.shape[1]] = left
-        if num_blocks == 1:
-            return (filled @ right)[: left.shape[0]]
-        return torch.cat([block @ right for block in filled.split(width)])[: left.shape[0]]
+        # A large matrix is cut into pieces of a size that does not depend on the number of threads, for whichever are there.
+        columns = padded_size(max(1, TASK_ENTRIES // right.shape[0]))
+        pieces = right.split(columns, dim=1)
+        blocks = filled.split(width)
+        products = parallel_map(lambda number: torch.cat([block @ pieces[number] for block in blocks]), len(pieces))
+        return (products[0] if len(products) == 1 else torch.cat(products, dim=1))[: left.shape[0]]
 
 
 class DenseLU:
@@ -89,8 +97,10 @@ class DenseLU:
             filled = torch.eye(padded, dtype=systems.dtype).expand(len(systems), -1, -1).clone()
             filled[:, : self._size, : self._size] = systems
             systems = filled
-        one_call = systems.is_cuda or padded <= BATCHED_LU_SIZE
-        self._factors = [torch.linalg.lu_factor(part) for part in ([systems] if one_call else systems.split(1))]
+        if systems.is_cuda or padded <= BATCHED_LU_SIZE:
+            self._factors = [torch.linalg.lu_factor(systems)]
+        else:
+            self._factors = parallel_map(lambda member: torch.linalg.lu_factor(systems[member, None]), len(systems))
         self._padding = padded - self._size
 
     def solve(self, right_hand_sides: Tensor, transposed: bool = False) -> Tensor:

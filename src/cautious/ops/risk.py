@@ -12,6 +12,7 @@ from scipy.special import betainc
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
+from cautious.ops.sums import pairwise_mean
 from cautious.types import ArrayLike, as_float_tensor, check_finite, check_shape, parse_count, parse_flag
 
 
@@ -177,8 +178,8 @@ def worst_k_mean(sampled_rewards: Tensor, values: Tensor, k: int) -> tuple[Tenso
     """
     num_sampled = values.shape[-2]
     if k == num_sampled:
-        return sampled_rewards.mean(dim=-3), values.mean(dim=-2)
+        return pairwise_mean(sampled_rewards, dim=-3), pairwise_mean(values, dim=-2)
     worst = worst_k_of(values, k, dim=-2)  # [..., k, S]
-    value = values.gather(-2, worst).mean(dim=-2)
+    value = pairwise_mean(values.gather(-2, worst), dim=-2)
     chosen = worst.unsqueeze(-1).expand(*worst.shape, sampled_rewards.shape[-1])
-    return sampled_rewards.gather(-3, chosen).mean(dim=-3), value
+    return pairwise_mean(sampled_rewards.gather(-3, chosen), dim=-3), value

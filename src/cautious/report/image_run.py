@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from cautious.experiments.image_data import TEST_SETS
-from cautious.experiments.image_settings import image_experiment_at
+from cautious.experiments.image_settings import Setting, image_experiment_at
 from cautious.experiments.images import Stage
 from cautious.experiments.store import Store
 from cautious.types import Regime
 from cautious.worlds.data.sources import complete_size
-from cautious.worlds.images import ImageTask, image_task
+from cautious.worlds.images import ImageTask, RewardUnit, image_task
 
 REGIMES = {Regime.ALL_STATES: "all-images", Regime.SINGLE_STATE: "single-image"}
 """The regimes in the paper's words for images."""
@@ -79,6 +79,14 @@ class ImageRun:
     def variants(self) -> list[str]:
         """Names of the ensembles, the main one first."""
         return list(self.settings["variants"])
+
+    @cached_property
+    def setting(self) -> Setting:
+        """Which of the task's settings was run. Runs from before there was a choice have the printed rewards."""
+        if "-draw-" in self.main:
+            return Setting.DRAWS
+        unit = self.settings["variants"][self.main].get("unit", RewardUnit.AS_PRINTED)
+        return Setting.AS_PRINTED if self.task.weighted_loss and unit == RewardUnit.AS_PRINTED else Setting.MAIN
 
     @property
     def main(self) -> str:
@@ -154,7 +162,8 @@ class ImageRun:
 
     def has_paper_sizes(self, *variants: str) -> bool:
         """Whether these ensembles (all, if none is named) are trained, solved and judged at the paper's sizes."""
-        wanted = {variant.name: variant for variant in image_experiment_at(self.task.name, "paper").variants}
+        experiment = image_experiment_at(self.task.name, "paper", setting=self.setting)
+        wanted = {variant.name: variant for variant in experiment.variants}
         for name in variants or self.variants:
             training, paper = self.settings["variants"][name]["training"], asdict(wanted[name].training)
             if any(training[part] != paper[part] for part in paper if part != "seed"):

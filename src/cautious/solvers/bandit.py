@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cautious.parallel import single_threaded
 from cautious.solvers.games import BanditGame
 from cautious.solvers.opponents import JointOpponent, Opponent
 from cautious.solvers.rewards import Rewards, as_rewards
@@ -17,6 +18,7 @@ from cautious.telling import Progress
 from cautious.types import ArrayLike, Regime, Sampling, as_distribution, as_float_tensor, check_shape, parse_choice
 
 
+@single_threaded
 def solve_bandit(
     rewards: Any,
     level: Levels,

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from cautious.errors import InvalidInputError, SolverError
 from cautious.ops.risk import KofN, ranked_weights
+from cautious.parallel import single_threaded
 from cautious.solvers.games import BanditGame, Game, MDPGame
 from cautious.solvers.optimal import optimal_policy
 from cautious.solvers.rewards import as_rewards
@@ -31,6 +32,7 @@ LARGEST_PROGRAM = 1_000_000
 """Most non-zero entries of the constraint matrix that is attempted: minutes, not hours."""
 
 
+@single_threaded
 def solve_exact(mdp_or_state_dist: Any, rewards: Any, level: KofN | str) -> Solution:
     """The policy of highest k-of-N value over M reward functions.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from cautious.parallel import single_threaded
 from cautious.solvers.games import MDPGame
 from cautious.solvers.opponents import JointOpponent
 from cautious.solvers.rewards import as_rewards
@@ -16,6 +17,7 @@ from cautious.types import Regime
 from cautious.worlds.mdp import TabularMDP, check_fits, parse_mdp
 
 
+@single_threaded
 def solve_mdp(
     mdp: TabularMDP,
     rewards: Any,

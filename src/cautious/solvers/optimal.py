@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from cautious.errors import SolverError
+from cautious.parallel import single_threaded
 from cautious.types import ArrayLike, as_float_tensor, check_shape, check_size
 from cautious.worlds.mdp import TabularMDP, parse_mdp
 
@@ -35,6 +36,7 @@ class OptimalPolicy(NamedTuple):
     """From the initial state distribution, [...]."""
 
 
+@single_threaded
 def optimal_policy(mdp: TabularMDP, reward: ArrayLike) -> OptimalPolicy:
     """Optim(r): the best policy under one reward function, or under each of a batch.
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.ops.linear import BLOCK, BatchMatrix
+from cautious.ops.sums import pairwise_mean, pairwise_sum
 from cautious.types import ArrayLike, as_device, as_float_tensor, check_shape, check_size, parse_count
 
 FLOAT64_BYTES = 2**29
@@ -146,11 +147,11 @@ def as_rewards(rewards: Any, device: torch.device | str | None = None) -> Reward
 def mean_reward(rewards: Any) -> Tensor:
     """The mean of M reward functions, [M, S, A] -> [S, A], float64; what is on disk is read a block at a time."""
     if isinstance(rewards, Tensor):
-        return rewards.double().mean(dim=0)
+        return pairwise_mean(rewards.double())
     source = as_rewards(rewards)
     total = torch.zeros(source.num_states, source.num_actions, dtype=torch.float64, device=source.device)
     for _, block in model_blocks(source):
-        total += block.sum(dim=0)
+        total += pairwise_sum(block)
     return total / source.num_models
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from cautious.ops.risk import ranked_weights, worst_k_mean
+from cautious.ops.risk import KofN, ranked_weights, worst_k_mean
+from cautious.parallel import parallel_map
 from cautious.solvers.batch import Batch, WindowedSum
 from cautious.solvers.opponents import Ranked, Response
 from cautious.solvers.rewards import Rewards, model_blocks
@@ -74,7 +76,7 @@ class SeparateOpponent:
         chunks = self._chunks(2 * 8 * self._rewards.num_models * (own.shape[2] + own.shape[0]))
         if len(chunks) == 1:
             return self._answer_in(chunks[0], own, rank_weights)
-        answers = [self._answer_in(states, own[:, states], rank_weights) for states in chunks]
+        answers = self._map_chunks(lambda states: self._answer_in(states, own[:, states], rank_weights), chunks)
         mixed, values = (torch.cat(part, dim=1) for part in zip(*answers, strict=True))
         return mixed, values
 
@@ -117,14 +119,23 @@ class SeparateOpponent:
                 mixed[members], values[members] = self._answer_from_all(policy, members)
                 continue
             drawn = self._queue.draw(level, t)  # [R, N]
-            for states in self._chunks(8 * drawn.numel() * policy.shape[2]):
-                sampled_rewards = self._rewards.rewards_for(drawn.flatten(), states).unflatten(
-                    0, drawn.shape
-                )  # [R, N, s, A]
-                returns = (sampled_rewards * policy[members, None, states].to(sampled_rewards.dtype)).sum(dim=-1)
-                answer = worst_k_mean(sampled_rewards, returns, level.k)
-                mixed[members, states], values[members, states] = answer
+            chunks = self._chunks(8 * drawn.numel() * policy.shape[2])
+
+            def answer(states: slice, level: KofN = level, members: slice = members, drawn: Tensor = drawn) -> Any:
+                sampled_rewards = self._rewards.rewards_for(drawn.flatten(), states).unflatten(0, drawn.shape)
+                own = policy[members, None, states].to(sampled_rewards.dtype)
+                returns = (sampled_rewards * own).sum(dim=-1)  # [R, N, s]
+                return worst_k_mean(sampled_rewards, returns, level.k)
+
+            for states, (reward, value) in zip(chunks, self._map_chunks(answer, chunks), strict=True):
+                mixed[members, states], values[members, states] = reward, value
         return mixed, values
+
+    def _map_chunks(self, answer: Callable[[slice], Any], chunks: list[slice]) -> list[Any]:
+        """The answer in each chunk of states; on the CPU one chunk a thread, unless they share a source of rewards."""
+        if self._rewards.device.type == "cpu" and not self._rewards.streamed:
+            return parallel_map(lambda number: answer(chunks[number]), len(chunks))
+        return [answer(states) for states in chunks]
 
     def _chunks(self, bytes_a_state: int) -> list[slice]:
         """Slices that cover all states, each within the working set."""

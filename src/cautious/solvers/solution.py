@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.ops.risk import KofN
+from cautious.parallel import single_threaded
 from cautious.types import ArrayLike, as_distribution, check_shape
 
 
@@ -83,16 +84,19 @@ class Solution:
         return f"Solution(level={levels}, policy={list(self.policy.shape)}, record={self.record})"
 
     @cached_property
+    @single_threaded
     def best_policy(self) -> Tensor:
         """The policy with the highest exact k-of-N value seen (see the class's attributes)."""
         return self._best_policy()
 
+    @single_threaded
     def exact_value(self, policy: ArrayLike | None = None) -> Tensor:
         """Exact k-of-N value over all M models of `policy` (of ``self.policy`` if none is given)."""
         batch = self._as_batch(policy)
         value = self._exact_value(batch)
         return value.reshape(self.policy.shape[:-2] + value.shape[1:])
 
+    @single_threaded
     def certificate(self, policy: ArrayLike | None = None, *, refine: int | None = None) -> Certificate:
         """How far `policy` is from the best possible k-of-N policy.
 

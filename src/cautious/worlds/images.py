@@ -7,19 +7,38 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
 
 import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.seeding import stream
-from cautious.types import as_float_tensor, as_number, check_finite
+from cautious.types import as_float_tensor, as_number, check_finite, parse_choice
 
 NUM_DIGITS = 10
 NO_DIGIT = -1
 """The label of an image on which no digit is right."""
 UNAVAILABLE_HELP = -11 / 9
 """What asking for help pays when none is there: the worst of all actions (section 4)."""
+
+
+class RewardUnit(StrEnum):
+    """The unit of the rewards of labels, and of unavailable help, where high labels pay more (deviation D18).
+
+    The reward of available help is the same number in both units. Against the labels it is therefore worth ten times as
+    much in tenths.
+    """
+
+    AS_PRINTED = "as-printed"
+    """A right label a pays a + 1: section 4 as printed."""
+    TENTHS = "tenths"
+    """A right label a pays (a + 1)/10. Only this unit reproduces the paper's tables."""
+
+    @property
+    def divisor(self) -> float:
+        """What the printed rewards are divided by."""
+        return 10.0 if self is RewardUnit.TENTHS else 1.0
 
 
 def ask_for_help_rewards(labels: Tensor, help_reward: float = 0.25) -> Tensor:
@@ -31,24 +50,47 @@ def ask_for_help_rewards(labels: Tensor, help_reward: float = 0.25) -> Tensor:
     return torch.cat([right, torch.full((len(right), 1), float(help_reward), dtype=torch.float64)], dim=1)
 
 
-def non_obvious_rewards(labels: Tensor) -> Tensor:
+def non_obvious_rewards(labels: Tensor, unit: RewardUnit | str = RewardUnit.AS_PRINTED) -> Tensor:
     """Reward of each label: a + 1 if it is right, -(a + 2)/9 if not. High indices gain more and lose more.
 
-    Section 4, "Discovering Non-Obvious Cautious Actions". Args: labels [S] in -1..9. Returns: [S, 10], float64.
+    Section 4, "Discovering Non-Obvious Cautious Actions".
+
+    Args:
+        labels: [S] in -1..9.
+        unit: "tenths" divides every reward by ten.
+
+    Returns:
+        [S, 10], float64.
     """
     right = _one_hot(labels)
     index = torch.arange(NUM_DIGITS, dtype=torch.float64)
-    return right * (index + 1) - (1 - right) * (index + 2) / 9
+    rewards = right * (index + 1) - (1 - right) * (index + 2) / 9
+    return rewards / parse_choice(RewardUnit, unit, "unit").divisor
 
 
-def help_if_available_rewards(labels: Tensor, help_available: bool, help_reward: float = 1 / 20) -> Tensor:
+def help_if_available_rewards(
+    labels: Tensor,
+    help_available: bool,
+    help_reward: float = 1 / 20,
+    unit: RewardUnit | str = RewardUnit.AS_PRINTED,
+) -> Tensor:
     """The rewards of `non_obvious_rewards` and a help action: `help_reward` where help is available, else -11/9.
 
-    Section 4, "Ask for Help Only When it is Available". Args: labels [S] in -1..9. Returns: [S, 11], float64.
+    Section 4, "Ask for Help Only When it is Available".
+
+    Args:
+        labels: [S] in -1..9.
+        help_available: Whether help is available.
+        help_reward: What available help pays, the same in both units.
+        unit: "tenths" divides every other reward by ten: those of labels, and -11/9.
+
+    Returns:
+        [S, 11], float64.
     """
-    pays = float(help_reward) if help_available else UNAVAILABLE_HELP
+    unavailable = UNAVAILABLE_HELP / parse_choice(RewardUnit, unit, "unit").divisor
+    pays = float(help_reward) if help_available else unavailable
     help_column = torch.full((len(labels), 1), pays, dtype=torch.float64)
-    return torch.cat([non_obvious_rewards(labels), help_column], dim=1)
+    return torch.cat([non_obvious_rewards(labels, unit), help_column], dim=1)
 
 
 def index_loss_weights(num_actions: int) -> Tensor:
@@ -102,8 +144,16 @@ class ImageTask:
     help_reward: float | None
     """The paper's main choice."""
 
-    def rewards(self, labels: Tensor, help_reward: float | None = None, help_available: bool = True) -> Tensor:
-        """What each action pays on images with these labels, [S] -> [S, A]."""
+    def rewards(
+        self,
+        labels: Tensor,
+        help_reward: float | None = None,
+        help_available: bool = True,
+        unit: RewardUnit | str = RewardUnit.AS_PRINTED,
+    ) -> Tensor:
+        """What each action pays on images with these labels, [S] -> [S, A]; `unit` only where high labels pay more."""
+        if not self.weighted_loss and parse_choice(RewardUnit, unit, "unit") is not RewardUnit.AS_PRINTED:
+            raise InvalidInputError(f"unit={str(unit)!r}: {self.name} has its rewards in one unit; leave it out.")
         pays = self.help_reward if help_reward is None else help_reward
         if pays is not None and not math.isfinite(as_number(pays)):
             raise InvalidInputError(f"help_reward={pays!r} must be a finite number.")
@@ -112,9 +162,9 @@ class ImageTask:
                 raise InvalidInputError(
                     f"help_reward={help_reward!r}: {self.name} has no action for help; leave it out."
                 )
-            return non_obvious_rewards(labels)
+            return non_obvious_rewards(labels, unit)
         if self.help_bit:
-            return help_if_available_rewards(labels, help_available, float(pays or 0))
+            return help_if_available_rewards(labels, help_available, float(pays or 0), unit)
         return ask_for_help_rewards(labels, float(pays or 0))
 
     @property

@@ -42,6 +42,8 @@ class ImageEnv(gymnasium.Env[Any, Any]):
     ## Reward
     "ask-for-help": 1 for the right digit, 0 for a wrong one, 0.25 for help. "non-obvious": a + 1 for the right digit a, and
     -(a + 2)/9 for a wrong one. "help-if-available": the same, and help pays 1/20 where it is available, -11/9 where not.
+    These are the rewards as the paper prints them; with `unit="tenths"` all of the last two tasks but the 1/20 is divided by
+    ten, which is what the reward models of `cautious reproduce` are trained on (deviation D18).
     (In the paper a novel world has no reward. Here no digit is right in it: use that to judge, not to train.)
 
     ## Episode End
@@ -52,7 +54,8 @@ class ImageEnv(gymnasium.Env[Any, Any]):
 
     ## Arguments
     `world` ("familiar"): or "fashion", "letters". `regime` ("all-states"): each step shows a new image; "single-state": the
-    same one again and again. `help_reward` (None): another reward for help. `data` (None): a folder with image data.
+    same one again and again. `help_reward` (None): another reward for help. `unit` ("as-printed"): or "tenths". `data` (None):
+    a folder with image data.
     `render_mode` (None): `"ansi"` or `"rgb_array"`.
 
     ## Version History
@@ -69,13 +72,14 @@ class ImageEnv(gymnasium.Env[Any, Any]):
         help_reward: float | None = None,
         data: Path | str | None = None,
         render_mode: str | None = None,
+        unit: str = "as-printed",
     ) -> None:
         """Load the images of a world."""
         self.task = image_task(task)
         self.render_mode = parse_render_mode(render_mode)
         self._images = load_images(*look_up(WORLDS, world, "world"), data)
         right = self._images.labels if world == "familiar" else torch.full_like(self._images.labels, NO_DIGIT)
-        self._rewards = [self.task.rewards(right, help_reward, available).numpy() for available in (False, True)]
+        self._rewards = [self.task.rewards(right, help_reward, available, unit).numpy() for available in (False, True)]
         self._stays = parse_choice(Regime, regime, "regime") is Regime.SINGLE_STATE
         self.action_space = spaces.Discrete(self.task.num_actions)
         picture = spaces.Box(0, 255, (28, 28), np.uint8)

@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 
-from cautious.beliefs.cores import on_every_core
+from cautious.parallel import parallel_map
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def _two_cores():
 
 
 def test_results_come_in_order():
-    assert on_every_core(lambda number: number**2, 7) == [0, 1, 4, 9, 16, 25, 36]
+    assert parallel_map(lambda number: number**2, 7) == [0, 1, 4, 9, 16, 25, 36]
 
 
 def test_a_piece_that_fails_stops_those_before_it():
@@ -32,5 +32,5 @@ def test_a_piece_that_fails_stops_those_before_it():
             raise ValueError("piece 1")
 
     with pytest.raises(ValueError, match="piece 1"):
-        on_every_core(work, 2, told.set)
+        parallel_map(work, 2, told.set)
     assert stopped == [True]

@@ -1,0 +1,101 @@
+"""CPU threads: independent tasks side by side, and no operation shared among threads.
+
+Sharing one small operation among threads makes each thread wait for the slowest, for long where another process has a core
+to itself; and a library may sum in another order when it has more threads. So every public computation runs its operations
+on one thread (`single_threaded`), and work that is large enough is cut into tasks of a fixed size (`parallel_map`). Neither
+the results' bits nor, by much, the time then depends on how many threads there are or how busy the machine is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import ParamSpec, TypeVar
+
+import torch
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def parallel_map(
+    task: Callable[[int], Result], count: int, on_failure: Callable[[], None] | None = None
+) -> list[Result]:
+    """Results of ``task(0)`` ... ``task(count - 1)``, as many at a time as torch has threads, each on one of them.
+
+    Args:
+        task: Most of its time is spent in torch, which lets other threads run.
+        count: How many tasks.
+        on_failure: Called when a task fails or the user interrupts, before waiting for those that are running.
+    """
+    with single_thread() as num_threads:
+        # A task that cuts its own work has the one core that it is on: its siblings have the others. Elsewhere tasks that can
+        # be told to stop stay off the main thread, where an interrupt would cut them in the middle of a step.
+        in_task = getattr(_own, "in_task", False)
+        if in_task or (on_failure is None and min(num_threads, count) == 1):
+            return [task(number) for number in range(count)]
+
+        def alone(number: int) -> Result:
+            _own.in_task = True
+            with single_thread():
+                return task(number)
+
+        with ThreadPoolExecutor(max_workers=min(num_threads, count)) as pool:
+            futures = [pool.submit(alone, number) for number in range(count)]
+            try:
+                wait(futures, return_when=FIRST_EXCEPTION)  # whichever fails: those before it may have hours to go
+                return [future.result() for future in futures if future.done()]  # all, or it raises
+            except BaseException:
+                if on_failure is not None:
+                    on_failure()
+                pool.shutdown(cancel_futures=True)
+                raise
+
+
+def single_threaded(compute: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """The same function, with torch's operations on one thread while it runs."""
+
+    @functools.wraps(compute)
+    def guarded(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        with single_thread():
+            return compute(*args, **kwargs)
+
+    return guarded
+
+
+_lock = threading.Lock()
+_usual = _users = 0
+"""Torch's number of threads before any thread entered `single_thread`, and how many threads are inside it."""
+_own = threading.local()
+"""Of each thread: how deep it is inside `single_thread`, and whether it is running a task of `parallel_map`."""
+
+
+@contextlib.contextmanager
+def single_thread() -> Iterator[int]:
+    """Run this thread's torch operations on one thread; yields the number that torch would have used.
+
+    Torch keeps one number for each thread, one that new threads begin with, and one of the matrix library for all; setting
+    the first sets the others, too. So the usual number is remembered here, where a thread that begins later would take 1 for
+    it, and only the last to leave restores it: another thread in the middle of a factorisation would otherwise get help.
+    """
+    global _usual, _users
+    depth = getattr(_own, "depth", 0)
+    if depth == 0:
+        with _lock:
+            if _users == 0:
+                _usual = torch.get_num_threads()
+            _users += 1
+        torch.set_num_threads(1)
+    _own.depth = depth + 1
+    try:
+        yield _usual
+    finally:
+        _own.depth = depth
+        if depth == 0:
+            with _lock:
+                _users -= 1
+                if _users == 0:
+                    torch.set_num_threads(_usual)
