@@ -67,6 +67,8 @@ class Train:
     """image: the paper's convolutional network, for images [S, 28, 28]; vector: two hidden layers of 64; auto: by the shape."""
     validation_fraction: float = 0.1
     """Part of the states that no model sees, to look at the belief with."""
+    prior: float | None = None
+    """Width of each model's random prior far from familiar states; if not given, 16 for vectors, 0 (none) for images."""
     seed: int = 0
     """Starts every random draw."""
     device: str = "auto"
@@ -117,6 +119,7 @@ class Train:
                 checkpoint_dir=folder / CHECKPOINTS,
                 progress=progress,
                 validation_fraction=self.validation_fraction,
+                prior=self.prior,
             )
         if columns is not None:
             belief.settings |= {KEPT_AS: columns.described(), OUTCOME_KEPT_AS: outcome}
