@@ -19,6 +19,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -207,5 +208,5 @@ def _nearest(distances: Tensor, tried: Tensor) -> Tensor:
 def _draws(seed: int, num_models: int, num_actions: int) -> Tensor:
     """c, [M, A]: models 2j and 2j + 1 have the same with opposite signs, from the stream of their pair."""
     pairs = [stream(seed, "prior", pair).standard_normal(num_actions) for pair in range(-(-num_models // 2))]
-    drawn = torch.tensor(pairs, dtype=torch.float64)
+    drawn = torch.from_numpy(np.stack(pairs))
     return torch.stack([drawn, -drawn], dim=1).flatten(0, 1)[:num_models]
