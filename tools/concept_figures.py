@@ -26,14 +26,15 @@ def draw_belief(path: Path) -> None:
     plane = torch.cartesian_prod(line, line)
     decision = CautiousPolicy(belief, "1-of-20").decide(plane)
     pictures = {
-        "how far 40 models differ": decision.disagreement,
+        "disagreement of 40 models, 0 to 5": decision.disagreement,
         "ordinary policy: asks": decision.ordinary[:, 4],
         "1-of-20: asks": decision.probabilities[:, 4],
     }
     figure, panels = grid(1, 3, width=3.2, height=2.9)
     for panel, (title, values) in zip(panels[0], pictures.items(), strict=True):
         square = values.reshape(61, 61).T.numpy()
-        panel.imshow(square, origin="lower", extent=(-0.5, 1.5, -0.5, 1.5), cmap="viridis", vmin=0)
+        highest = 5.0 if values is decision.disagreement else 1.0
+        panel.imshow(square, origin="lower", extent=(-0.5, 1.5, -0.5, 1.5), cmap="viridis", vmin=0, vmax=highest)
         for number in range(4):
             panel.scatter(*states[kind == number].T.numpy(), s=3, color="white")
         panel.set(title=title, xticks=[0, 1], yticks=[0, 1])

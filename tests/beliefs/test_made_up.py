@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cautious import RewardEnsemble, fit_ensemble
+from cautious import CautiousPolicy, RewardEnsemble, fit_ensemble
 from cautious.beliefs.diagnosis import BeliefWarning, diagnose
 from cautious.beliefs.made_up import Care, care_of, care_on, made_up_rows, unfamiliar_states
 from cautious.worlds.data import load_images
@@ -67,10 +67,19 @@ def test_where_data_fill_their_range_nothing_lies_between():
 
 def test_a_plain_ensemble_is_called_blind_and_the_words_say_what_to_do():
     with pytest.warns(BeliefWarning, match="blind to novelty") as caught:
-        belief = fit_ensemble(*clusters(), num_models=MODELS, num_epochs=60, progress=False)
+        belief = fit_ensemble(*clusters(), num_models=MODELS, num_epochs=60, prior=0, progress=False)
     assert belief.diagnosis.unfamiliar_departures < 0.1
     assert belief.diagnosis.num_unfamiliar >= 20
     assert "FallbackRule" in str(caught[0].message)
+
+
+def test_the_default_is_not_and_leaves_familiar_rows_alone():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", BeliefWarning)
+        belief = fit_ensemble(*clusters(), num_models=MODELS, num_epochs=60, progress=False)
+    assert belief.diagnosis.unfamiliar_departures > 0.5
+    fresh, _ = clusters(seed=1)
+    assert float(CautiousPolicy(belief, "1-of-20").decide(fresh).departs.double().mean()) < 0.1
 
 
 def test_a_belief_that_knows_distances_is_not():
