@@ -543,6 +543,12 @@ CALLS = [
     ),
     Call(
         "calibrate",
+        'calibrate(policy, [0, 1], guarantee="sure")',
+        INVALID,
+        "guarantee='sure' is not known; choose one of 'confidence', 'average'",
+    ),
+    Call(
+        "calibrate",
         "calibrate(policy, [0, 1], rewards=paid[:2])",
         INVALID,
         "cross-fitting trains the belief again, and only one that fit_ensemble made says how",

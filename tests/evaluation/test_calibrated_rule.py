@@ -88,6 +88,22 @@ def test_the_calibrated_rule_keeps_its_promise_in_simulation():
     assert 0.03 * 1000 < broken <= 0.12 * 1000  # at most 10 %, and not for being far too careful
 
 
+@pytest.mark.parametrize("num_states", [19, 50, 99])
+def test_on_average_the_rule_refers_what_is_allowed(num_states: int):
+    """Uniform spreads: of 2,000 draws the mean share above the threshold is ⌊0.05 (B + 1)⌋ / (B + 1)."""
+    rng = np.random.default_rng(0)
+    size = torch.linspace(0, 1, 20001)
+    scores = np.sort(rng.random((2000, num_states)), axis=1)
+    rule = rule_about(size, threshold=1.0)
+    allowed = int(0.05 * (num_states + 1) + 1e-9)
+    shares = 1 - scores[:, num_states - allowed]
+    states = (scores[0] * 20000).astype(int)
+    found = calibrate(rule, states, at_most=0.05, guarantee="average", progress=False)
+    assert found.threshold == pytest.approx(float(size[states[num_states - allowed]]) / 3**0.5, rel=1e-5)
+    assert np.mean(shares) == pytest.approx(allowed / (num_states + 1), abs=0.005)
+    assert found.bound == pytest.approx(allowed / (num_states + 1))
+
+
 def test_too_few_states_refer_nothing():
     with pytest.warns(CalibrationWarning, match=r"at least 59.* refers nothing"):
         found = calibrate(rule_about(torch.ones(58), threshold=1.0), range(58), progress=False)
@@ -133,17 +149,17 @@ def belief(experience) -> RewardEnsemble:
 
 
 def test_cross_fitting_decides_about_every_row_with_models_that_never_saw_it(belief, experience, monkeypatch):
-    from cautious.evaluation import calibration
+    from cautious.evaluation import cross_fitting
 
     states, rewards = experience
     seen = []
-    refit = calibration.refit
+    refit = cross_fitting.refit
 
     def noting(like, inputs, paid, progress=None):
         seen.append(inputs)
         return refit(like, inputs, paid)
 
-    monkeypatch.setattr(calibration, "refit", noting)
+    monkeypatch.setattr(cross_fitting, "refit", noting)
     told = []
     policy = CautiousPolicy(belief, "1-of-8", num_iterations=50)
     found = calibrate(policy, states, rewards, folds=4, at_most=0.3, progress=lambda *step: told.append(step))

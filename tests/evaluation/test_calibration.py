@@ -169,6 +169,39 @@ def test_a_decision_counts_only_if_another_action_is_taken():
     assert calibrate(policy, range(100), at_most=0.6, measure="total-variation", progress=False).level == KofN(1, 4)
 
 
+def test_on_average_few_states_are_enough():
+    """(departures + 1) / (states + 1) may be 5 %: 19 states with none departing, 39 with one; a confidence of 95 % takes 59."""
+    policy = CautiousPolicy(belief_with(0, 40, 4), "1-of-2", num_iterations=2)
+    options = {"at_most": 0.05, "guarantee": "average", "progress": False}
+    found = calibrate(policy, range(19), **options)
+    assert (found.level, found.bound, found.guarantee) == (KofN(1, 2), pytest.approx(0.05), "average")
+    with pytest.warns(CalibrationWarning, match="18 are too few .* on average; give at least 19, or allow more"):
+        assert calibrate(policy, range(18), **options).level == KofN(2, 2)
+    one = CautiousPolicy(belief_with(1, 40), "1-of-5")
+    assert calibrate(one, range(39), **options).level.k < 5
+    many = CautiousPolicy(belief_with(30, 40), "1-of-5", num_iterations=50)
+    assert calibrate(many, range(39), **options).level.k > calibrate(one, range(39), **options).level.k
+
+
+@pytest.mark.parametrize("num_states", [25, 60])
+def test_on_average_the_promise_is_kept_and_not_by_much(num_states: int):
+    """1,000 draws: the level chosen departs, in all states, in 5 % on average at most; with a confidence it is far below."""
+    world = belief_with(80, 1000)
+    levels = [KofN(k, 4) for k in range(4, 0, -1)]
+    policies, ordinary = CautiousPolicy(world, "1-of-4", num_iterations=20).policies_at(levels, range(1000))
+    rates = rates_of(departs(policies.argmax(dim=-1), ordinary).double())
+    known, rng = Known(policies, ordinary), np.random.default_rng(2)
+    shares = []
+    for _ in range(1000):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CalibrationWarning)
+            states = rng.integers(0, 1000, num_states)
+            found = calibrate(known, states, at_most=0.05, guarantee="average", progress=False)
+        shares.append(rates[found.level.k])
+    assert np.mean(shares) <= 0.05 + 2 * np.std(shares) / 1000**0.5
+    assert max(shares) > 0.05  # not for every draw: that would take a confidence
+
+
 def test_forty_states_are_told_what_they_can_show():
     """With none departing, 40 states rule out 1 - 0.05^(1/40) = 7.2 %; 5 % with confidence 1 - 0.95^40 = 0.87."""
     policy = CautiousPolicy(belief_with(0, 40, 4), "1-of-2", num_iterations=2)

@@ -42,6 +42,9 @@ class Calibrate:
     """How certain to be that it stays below."""
     measure: Literal["decisions", "total-variation"] = "decisions"
     """decisions: the share that get another action. total-variation: the mean caution, for policies whose actions are drawn."""
+    guarantee: Literal["confidence", "average"] = "confidence"
+    """average: the share stays below --at-most on average over such files, not with a confidence; 19 states are enough for 5 %,
+    and the same states allow more caution."""
     n: int = 20
     """Models that a level draws; k is what is looked for."""
     fallback: str | None = None
@@ -111,6 +114,7 @@ class Calibrate:
             at_most=self.at_most,
             confidence=self.confidence,
             measure=self.measure,
+            guarantee=self.guarantee,
             folds=self.folds,
             progress=progress,
         )

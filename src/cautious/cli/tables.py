@@ -97,12 +97,14 @@ def columns_table(columns: Features, rewards: Tensor) -> Table:
 def calibration_table(found: Calibration) -> Table:
     """The levels tried, from ordinary to cautious; or the threshold of a rule."""
     what = "mean caution" if found.measure == "total-variation" else "share of decisions that depart"
-    title = f"{what} on {found.num_states:,} familiar states: at most {found.at_most:g} with confidence {found.confidence:g}"
-    table = Table(title=title)
-    for heading in ("level" if found.threshold is None else "threshold", "rate", "p-value", ""):
+    average = found.guarantee == "average"
+    certain = "on average" if average else f"with confidence {found.confidence:g}"
+    table = Table(title=f"{what} on {found.num_states:,} familiar states: at most {found.at_most:g} {certain}")
+    number = "to expect" if average else "p-value"
+    for heading in ("level" if found.threshold is None else "threshold", "rate", number, ""):
         table.add_column(heading, justify="left" if heading == "level" else "right")
     for level, rate, p_value in found.tried:
-        kept = p_value <= 1 - found.confidence
+        kept = p_value <= (found.at_most if average else 1 - found.confidence)
         table.add_row(level, f"{rate:.4f}", f"{p_value:.3g}", "allowed" if kept else "too much, or not enough states")
     return table
 

@@ -34,6 +34,15 @@ def smallest_rate(num_states: int, confidence: float = 0.95) -> float:
     return -math.expm1(math.log1p(-confidence) / parse_count(num_states, "num_states"))
 
 
+def average_bound(total: float, num_states: int) -> float:
+    """The mean loss to expect in the next state, where losses in [0, 1] of B states sum to `total`: (total + 1) / (B + 1).
+
+    What is chosen so that this stays below α, from losses that only grow with caution, loses at most α on average over the
+    draw of the states and the next one (Angelopoulos et al., "Conformal risk control", 2022).
+    """
+    return (total + 1) / (num_states + 1)
+
+
 def above_p_value(losses: Tensor, threshold: float) -> float:
     """p-value of "the mean is above `threshold`" for losses in [0, 1], [B]: Hoeffding and Bentkus, the lower of the two.
 
