@@ -320,6 +320,8 @@ CALLS = [
         "loss_weights: some are negative",
     ),
     Call("fit_ensemble", 'fit_ensemble(states, paid, validation_fraction="a")', INVALID, "must be in [0, 1)"),
+    Call("fit_ensemble", 'fit_ensemble(states, paid, prior="wide")', INVALID, "must be zero or a positive number"),
+    Call("fit_ensemble", "fit_ensemble(states, paid, prior=-1)", INVALID, "must be zero or a positive number"),
     Call("driving_world", "driving_world(appearance_probability=True)", INVALID, "must lie in (0, 1]"),
     Call("driving_world", "driving_world(appearance_probability=10**400)", INVALID, "must lie in (0, 1]"),
     Call("driving_world", 'driving_world(novel="maybe")', INVALID, "novel='maybe' must be True or False"),

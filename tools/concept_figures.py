@@ -15,13 +15,18 @@ FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 LEVELS = ("1-of-20", "5-of-20", "10-of-20", "20-of-20")
 
 
+def cases(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cases on the plane and their kinds: four, one at each corner of a square."""
+    kind = torch.arange(count) % 4
+    corner = torch.stack([kind % 2, kind // 2], dim=1)
+    return corner + 0.1 * torch.randn(count, 2, generator=torch.Generator().manual_seed(seed)), kind
+
+
 def draw_belief(path: Path) -> None:
     """Models that agree where there are data and disagree elsewhere, and the caution that comes of it."""
-    kind = torch.arange(200) % 4  # four kinds of cases, one at each corner of a square
-    corner = torch.stack([kind % 2, kind // 2], dim=1)
-    states = corner + 0.1 * torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
+    states, kind = cases(200, seed=0)
     rewards = torch.cat([torch.eye(4)[kind], torch.full((200, 1), ASK_REWARD)], dim=1)
-    belief = fit_ensemble(states, rewards, num_models=40, num_epochs=40, learning_rate=0.01, progress=False)
+    belief = fit_ensemble(states, rewards, num_models=40, num_epochs=40, progress=False)
     line = torch.linspace(-0.5, 1.5, 61)
     plane = torch.cartesian_prod(line, line)
     decision = CautiousPolicy(belief, "1-of-20").decide(plane)
@@ -30,6 +35,15 @@ def draw_belief(path: Path) -> None:
         "ordinary policy: asks": decision.ordinary[:, 4],
         "1-of-20: asks": decision.probabilities[:, 4],
     }
+    fresh, _ = cases(1000, seed=1)
+    away = torch.cdist(plane, states).amin(dim=1) > 0.4
+    asked = CautiousPolicy(belief, "1-of-20").decide(fresh).probabilities[:, 4].mean()
+    print(
+        f"1-of-20 asks on {asked:.1%} of fresh familiar rows, on {decision.probabilities[away, 4].mean():.1%} of the plane"
+    )
+    print(
+        f"that is farther than 0.4 from every case; the ordinary policy there on {decision.ordinary[away, 4].mean():.1%}."
+    )
     figure, panels = grid(1, 3, width=3.2, height=2.9)
     for panel, (title, values) in zip(panels[0], pictures.items(), strict=True):
         square = values.reshape(61, 61).T.numpy()

@@ -7,8 +7,8 @@ with the distance from them, for each model and action with a random height and 
     p_i(x, a) = h_ia · max(0, d_a(x) / q_a - 1),    h_ia = width · w_a · c_ia,    c_ia ~ N(0, 1)
 
 d_a is the mean distance from x to the three nearest familiar rows in which action a was tried, between *whitened* rows, so
-that features that move together count once; q_a is what 99 % of those rows themselves stay below, each measured to the
-others; w_a is the deviation of the action's own rewards, so that an action that always paid the same is never in doubt.
+that features that move together count once; q_a is what 99 % of those rows stay below themselves, seen as new ones by
+the others; w_a is the deviation of the action's own rewards, so that an action that always paid the same is never in doubt.
 
 Models come in pairs with opposite heights: the mean of all of them, which the ordinary policy follows, has no prior.
 """
@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.fixed_shapes import filled_up
-from cautious.beliefs.units import deviations
+from cautious.beliefs.units import ENOUGH, deviations, shared_deviation
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.seeding import stream
 from cautious.types import as_number
@@ -39,8 +39,10 @@ SHRINKAGE = 0.05
 """Share of the identity in the covariance: directions in which familiar rows do not vary at all stay finite."""
 SMALLEST_REACH = 0.1
 """The prior begins no nearer than this many standard deviations per feature, where familiar rows are dense or repeated."""
-ENOUGH = 20
-"""From so many tries on, an action's own rows say how far apart they usually are; below, all rows do."""
+FEW = 0.1
+"""Share of familiar rows that may be beyond an action's reach though it was tried all over them."""
+FOLDS = 5
+"""Parts of the familiar rows, each of which is seen as new by the others."""
 MOST_ROWS, FEWEST_ROWS = 5000, 50
 """Familiar rows to keep: at most 1,000 for each action, fewer where actions are many, so that files stay small."""
 MOST_FEATURES = 512
@@ -80,13 +82,14 @@ class Prior:
             num_models: M.
             seed: Model i's heights depend on (seed, i) alone.
         """
-        centre, whitening = _whitening(rows.double(), seed)
-        tried = ~rewards.isnan()
-        kept = _kept_rows(tried, seed)
-        whitened = ((rows[kept].double() - centre) @ whitening.double()).float()
-        heights = width * deviations(rewards) * _draws(seed, num_models, rewards.shape[1])
-        reach = _reach(whitened.double(), tried[kept])
-        return cls(width, centre, whitening, whitened, tried[kept], reach, heights.float())
+        kept = _kept_rows(~rewards.isnan(), seed)
+        familiar, tried = rows[kept].double(), ~rewards[kept].isnan()
+        centre, whitening = _whitening(familiar, seed)
+        whitened = (familiar - centre) @ whitening.double()
+        reach = _reach(familiar, tried, seed)
+        uncovered = (_nearest(_distances(whitened, whitened), tried) > reach).double().mean(dim=0)
+        heights = width * _doubt(rewards, uncovered) * _draws(seed, num_models, rewards.shape[1])
+        return cls(width, centre, whitening, whitened.float(), tried, reach, heights.float())
 
     def beyond(self, rows: Tensor) -> Tensor:
         """How far rows are beyond the familiar ones, max(0, d_a(x) / q_a - 1): [S, F] -> [S, A], float32.
@@ -172,20 +175,27 @@ def _kept_rows(tried: Tensor, seed: int) -> Tensor:
     return order[kept.any(dim=1)].sort().values
 
 
-def _reach(rows: Tensor, tried: Tensor) -> Tensor:
-    """q of each action, [A]: the `FAMILIAR` quantile of its rows' distances [L, G] from its other rows."""
-    smallest = SMALLEST_REACH * rows.shape[1] ** 0.5
-    distances = _distances(rows, rows).fill_diagonal_(math.inf)
-    everywhere = _quantile(distances)
-    own = [_quantile(distances[where][:, where]) if int(where.sum()) >= ENOUGH else everywhere for where in tried.T]
-    return torch.tensor(own, dtype=torch.float64).clamp(min=smallest)
+def _reach(rows: Tensor, tried: Tensor, seed: int) -> Tensor:
+    """q of each action, [A]: what `FAMILIAR` of the rows [L, F] in which it was tried stay below, seen as new ones.
 
-
-def _quantile(distances: Tensor) -> float:
-    if len(distances) < 2:
-        return 1.0  # a single row says nothing about distances; one standard deviation is as good as any
-    nearest = _nearest(distances, torch.ones(len(distances), 1, dtype=torch.bool))
-    return float(nearest.flatten().quantile(FAMILIAR))
+    A fifth of the rows at a time is whitened and measured with the others only: in many dimensions, rows that take part in
+    the covariance lie closer together than new ones do.
+    """
+    smallest = SMALLEST_REACH * min(rows.shape[1], MOST_FEATURES) ** 0.5
+    count = tried.sum(dim=0)
+    every = torch.ones(len(rows), 1, dtype=torch.bool)
+    own, everywhere = torch.full(tried.shape, math.nan).double(), torch.full((len(rows), 1), math.nan).double()
+    for fold in range(FOLDS):
+        new = torch.arange(len(rows)) % FOLDS == fold
+        if not bool(new.any()) or not bool(tried[~new].any(dim=0).all()):
+            continue
+        centre, whitening = _whitening(rows[~new], seed)
+        whitened = (rows - centre) @ whitening.double()
+        distances = _distances(whitened[new], whitened[~new])
+        own[new] = torch.where(tried[new], _nearest(distances, tried[~new]), math.nan)
+        everywhere[new] = _nearest(distances, every[~new])
+    quantiles = torch.where(count < ENOUGH, everywhere.nanquantile(FAMILIAR), own.nanquantile(FAMILIAR, dim=0))
+    return quantiles.nan_to_num(1.0).clamp(min=smallest)  # a row or two say nothing: one deviation is as good as any
 
 
 def _distances(rows: Tensor, others: Tensor) -> Tensor:
@@ -200,9 +210,18 @@ def _nearest(distances: Tensor, tried: Tensor) -> Tensor:
     means = []
     for pattern in patterns:
         own = distances[:, pattern]
-        finite = int(own.isfinite().sum(dim=1).min())  # a row is no neighbour of its own
-        means.append(own.topk(max(1, min(NEIGHBOURS, finite)), dim=1, largest=False).values.mean(dim=1))
+        means.append(own.topk(min(NEIGHBOURS, own.shape[1]), dim=1, largest=False).values.mean(dim=1))
     return torch.stack(means, dim=1)[:, place]
+
+
+def _doubt(rewards: Tensor, uncovered: Tensor) -> Tensor:
+    """w, [A]: the deviation of each action's own rewards.
+
+    An action that always paid the same, but was tried in a part of the familiar rows only, may have been chosen where it
+    was right. So where more than a few of them are beyond its reach, at least that share of the deviation of all rewards.
+    """
+    floor = torch.where(uncovered > FEW, uncovered * shared_deviation(rewards), 0.0)
+    return torch.maximum(deviations(rewards), floor)
 
 
 def _draws(seed: int, num_models: int, num_actions: int) -> Tensor:

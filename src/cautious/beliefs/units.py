@@ -15,6 +15,8 @@ from torch import Tensor
 
 ROUNDING = torch.finfo(torch.float32).eps
 """What varies by less than this share of its mean is constant, if it comes in float32: the rest is rounding."""
+ENOUGH = 20
+"""From so many tries on, an action's own rewards say how much it varies."""
 ROUNDING_FLOAT64 = 2.0**-45
 """The same of features in float64, with room for the steps that they were computed in."""
 
@@ -51,9 +53,11 @@ class Units:
         scale = torch.where(deviation > rounding * mean.abs(), deviation, (deviation / ROUNDING).clamp(min=1.0))
         actions = None
         if each_action:
-            means = rewards.double().nanmean(dim=0)
-            actions = tuple(zip(means.tolist(), deviations(rewards).tolist(), strict=True))
-        return cls(tuple(mean.tolist()), tuple(scale.tolist()), _shared_deviation(rewards), actions)
+            means, own = rewards.double().nanmean(dim=0), deviations(rewards)
+            smallest = shared_deviation(rewards) / (~rewards.isnan()).sum(dim=0)
+            scales = torch.where(own > ROUNDING * means.abs(), own, smallest)  # of a constant, any unit will do
+            actions = tuple(zip(means.tolist(), scales.tolist(), strict=True))
+        return cls(tuple(mean.tolist()), tuple(scale.tolist()), shared_deviation(rewards), actions)
 
     @classmethod
     def read(cls, found: Any, num_features: int) -> Units | None:
@@ -79,17 +83,17 @@ class Units:
 def deviations(rewards: Tensor) -> Tensor:
     """The deviation of each action's own rewards, [S, A] -> [A], float64; NaN is no reward.
 
-    At least 1/n of the deviation of all rewards for an action that was tried n times: one more try could have moved its
-    mean by as much, so three equal rewards are no certainty.
+    Three equal rewards are no certainty: for an action with few tries, n < `ENOUGH`, at least 1/n of the deviation of all
+    rewards, by which one more try could have moved its mean.
     """
     known = ~rewards.isnan()
     count = known.sum(dim=0)
     centred = torch.where(known, rewards.double() - rewards.double().nanmean(dim=0), 0.0)
     own = (centred.square().sum(dim=0) / count).sqrt()
-    return torch.maximum(own, _shared_deviation(rewards) / count)
+    return torch.maximum(own, torch.where(count < ENOUGH, shared_deviation(rewards) / count, 0.0))
 
 
-def _shared_deviation(rewards: Tensor) -> float:
+def shared_deviation(rewards: Tensor) -> float:
     """The deviation of all rewards known, 1 where all are the same but for rounding."""
     paid = rewards[~rewards.isnan()].double()
     spread = float(paid.std(correction=0))
