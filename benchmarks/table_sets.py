@@ -41,10 +41,14 @@ DEVELOPMENT = {
 REPORT = {
     "breast-cancer": Source("sklearn", "breast_cancer"),
     "olive": Source("dslabs", "olive", "area", ("region",)),
-    "hawks": Source("Stat2Data", "Hawks", "Species", ("Month", "Day", "Year", "CaptureTime", "ReleaseTime", "BandNumber")),
+    "hawks": Source(
+        "Stat2Data", "Hawks", "Species", ("Month", "Day", "Year", "CaptureTime", "ReleaseTime", "BandNumber")
+    ),
     "diabetes": Source("heplots", "Diabetes", "group"),
     "pitches": Source("Stat2Data", "Kershaw", "PitchType", ("Class",)),
-    "leaves": Source("modeldata", "leaf_id_flavia", "shape", ("apex", "base", "denate_edge", "lobed_edge", "smooth_edge")),
+    "leaves": Source(
+        "modeldata", "leaf_id_flavia", "shape", ("apex", "base", "denate_edge", "lobed_edge", "smooth_edge")
+    ),
     "jobs": Source("modeldata", "hpc_data", "class", ("protocol", "day")),
     "biopsy": Source("MASS", "biopsy", "class", ("ID",)),
     "scat": Source("modeldata", "scat", "Species", ("Month", "Year", "Site")),

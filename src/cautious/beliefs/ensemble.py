@@ -13,12 +13,13 @@ from torch import Tensor
 
 from cautious.beliefs.diagnosis import Diagnosis
 from cautious.beliefs.driving import DrivingEnsemble, DrivingNetwork
+from cautious.beliefs.familiar import FamiliarSpread
 from cautious.beliefs.fixed_shapes import filled_up
 from cautious.beliefs.networks import Network, checked_network, restored
 from cautious.beliefs.prior import Prior
 from cautious.beliefs.saved import DESCRIPTION, load_description, load_models, load_prior, save_models
 from cautious.beliefs.table import state_numbers
-from cautious.errors import InvalidInputError, MissingFileError
+from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 from cautious.parallel import parallel_map
 from cautious.telling import Progress
 from cautious.types import (
@@ -73,6 +74,8 @@ class RewardEnsemble:
         self._states = states
         self.diagnosis: Diagnosis | None = None
         """How the models did on familiar states that were kept back, if `fit_ensemble` made them."""
+        self.familiar: FamiliarSpread | None = None
+        """How far the models differ in those states: the unit of `Decision.disagreement`."""
 
     @property
     def num_models(self) -> int:
@@ -123,7 +126,7 @@ class RewardEnsemble:
 
     def _as_diagnosed(self, same: RewardEnsemble) -> RewardEnsemble:
         """`same`, which holds these models, with what is known of them."""
-        same.diagnosis = self.diagnosis
+        same.diagnosis, same.familiar = self.diagnosis, self.familiar
         return same
 
     def rewards_for(self, indices: ArrayLike) -> Tensor:
@@ -135,7 +138,15 @@ class RewardEnsemble:
     def save(self, folder: Path | str) -> None:
         """Write weights and settings (safetensors, JSON)."""
         network = {"network": self.network.name, **self.network.describe()}
-        save_models(as_folder(folder), network, self.settings, self.parameters, self.losses, self.prior)
+        save_models(
+            as_folder(folder), network, self.settings, self.parameters, self.losses, self.prior, self.findings()
+        )
+
+    def findings(self) -> dict[str, Any]:
+        """What was found out about the models with states that were kept back, as a file has it."""
+        diagnosis = None if self.diagnosis is None else self.diagnosis.describe()
+        familiar = None if self.familiar is None else self.familiar.describe()
+        return {name: part for name, part in (("diagnosis", diagnosis), ("familiar", familiar)) if part is not None}
 
     @classmethod
     def load(cls, folder: Path | str, network: Network | Callable[[], torch.nn.Module] | None = None) -> Any:
@@ -153,7 +164,13 @@ class RewardEnsemble:
         network = restored(found, folder / DESCRIPTION, network)
         parameters, losses = load_models(folder, found, network.num_parameters)
         sizes = len(parameters), math.prod(network.state_shape), network.num_actions
-        return cls(network, parameters, losses, found["settings"], prior=load_prior(folder, found, sizes))
+        belief = cls(network, parameters, losses, found["settings"], prior=load_prior(folder, found, sizes))
+        try:
+            belief.diagnosis = Diagnosis.read(found.get("diagnosis"))
+            belief.familiar = FamiliarSpread.read(found.get("familiar"))
+        except InvalidInputError as error:
+            raise BadFileError(f"{folder / DESCRIPTION}: {error}") from None
+        return belief
 
     @torch.no_grad()
     def _predict(self, indices: Tensor, states: tuple[Tensor, ...], progress: Progress | None) -> Tensor:

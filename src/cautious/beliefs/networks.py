@@ -109,7 +109,9 @@ def restored(found: dict[str, Any], path: Any, given: Any = None) -> Network:
                 "for each action); no scale is 0 or less."
             )
         if units.actions is not None and len(units.actions) != found["num_actions"]:
-            raise BadFileError(f"{path}: units of {len(units.actions)} actions, where there are {found['num_actions']}.")
+            raise BadFileError(
+                f"{path}: units of {len(units.actions)} actions, where there are {found['num_actions']}."
+            )
         return VectorNetwork(tuple(shape), found["num_actions"], tuple(hidden), units)  # type: ignore[arg-type]
     raise BadFileError(
         f"{path}: network {name!r} is not one that this version builds by itself; if it is your own, pass the function that "

@@ -118,9 +118,11 @@ class Prior:
         """What `tensors` returned, checked for `sizes` (M, F, A)."""
         names = {field.name for field in fields(cls) if field.name != "width"}
         if set(tensors) != names:
-            raise BadFileError(f"{path}: expected tensors {', '.join(sorted(names))}, got {', '.join(sorted(tensors))}.")
+            raise BadFileError(
+                f"{path}: expected tensors {', '.join(sorted(names))}, got {', '.join(sorted(tensors))}."
+            )
         num_models, num_features, num_actions = sizes
-        length, whitened = (tensors["rows"].shape if tensors["rows"].dim() == 2 else (0, 0))
+        length, whitened = tensors["rows"].shape if tensors["rows"].dim() == 2 else (0, 0)
         shapes = {
             "centre": (num_features,),
             "whitening": (num_features, whitened),
