@@ -7,7 +7,7 @@ with the distance from them, for each model and action with a random height and 
     p_i(x, a) = h_ia · max(0, d_a(x) / q_a - 1),    h_ia = width · w_a · c_ia,    c_ia ~ N(0, 1)
 
 d_a is the mean distance from x to the three nearest familiar rows in which action a was tried, between *whitened* rows, so
-that features that move together count once; q_a is what 99 % of those rows stay below themselves, seen as new ones by
+that features that move together count once; q_a is what 98 % of those rows stay below themselves, seen as new ones by
 the others; w_a is the deviation of the action's own rewards, so that an action that always paid the same is never in doubt.
 
 Models come in pairs with opposite heights: the mean of all of them, which the ordinary policy follows, has no prior.
@@ -33,7 +33,7 @@ WIDTH = 16.0
 """Width of the prior for vectors if none is given: chosen on the development sets of docs/tables.md."""
 NEIGHBOURS = 3
 """Nearest familiar rows whose mean distance counts: one alone could be an outlier itself."""
-FAMILIAR = 0.99
+FAMILIAR = 0.98
 """Share of familiar rows at whose distance from the others the prior begins."""
 SHRINKAGE = 0.05
 """Share of the identity in the covariance: directions in which familiar rows do not vary at all stay finite."""
