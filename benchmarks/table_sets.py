@@ -6,7 +6,6 @@ per class that was seen in training, and "help". The right class pays 1, a wrong
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,10 +40,14 @@ DEVELOPMENT = {
 REPORT = {
     "breast-cancer": Source("sklearn", "breast_cancer"),
     "olive": Source("dslabs", "olive", "area", ("region",)),
-    "hawks": Source("Stat2Data", "Hawks", "Species", ("Month", "Day", "Year", "CaptureTime", "ReleaseTime", "BandNumber")),
+    "hawks": Source(
+        "Stat2Data", "Hawks", "Species", ("Month", "Day", "Year", "CaptureTime", "ReleaseTime", "BandNumber")
+    ),
     "diabetes": Source("heplots", "Diabetes", "group"),
     "pitches": Source("Stat2Data", "Kershaw", "PitchType", ("Class",)),
-    "leaves": Source("modeldata", "leaf_id_flavia", "shape", ("apex", "base", "denate_edge", "lobed_edge", "smooth_edge")),
+    "leaves": Source(
+        "modeldata", "leaf_id_flavia", "shape", ("apex", "base", "denate_edge", "lobed_edge", "smooth_edge")
+    ),
     "jobs": Source("modeldata", "hpc_data", "class", ("protocol", "day")),
     "biopsy": Source("MASS", "biopsy", "class", ("ID",)),
     "scat": Source("modeldata", "scat", "Species", ("Month", "Year", "Site")),
@@ -159,6 +162,3 @@ def _moved(fresh: np.ndarray, training: np.ndarray, random: np.random.Generator)
     moved = fresh.copy()
     moved[np.arange(len(fresh)), features] += FAR * deviations[features] * random.choice([-1, 1], size=len(fresh))
     return moved
-
-
-Loader = Callable[[str], tuple[np.ndarray, np.ndarray]]

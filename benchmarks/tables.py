@@ -129,7 +129,10 @@ def novelty_scores(split: Problem, rows: np.ndarray, seed: int) -> Iterator[tupl
     scaler = StandardScaler().fit(split.rows)
     training, standard = scaler.transform(split.rows), scaler.transform(rows)
     yield "Mahalanobis", lambda: LedoitWolf().fit(training).mahalanobis(standard)
-    yield "nearest neighbours", lambda: NearestNeighbors(n_neighbors=3).fit(training).kneighbors(standard)[0].mean(axis=1)
+    yield (
+        "nearest neighbours",
+        lambda: NearestNeighbors(n_neighbors=3).fit(training).kneighbors(standard)[0].mean(axis=1),
+    )
     yield "isolation forest", lambda: -IsolationForest(random_state=seed).fit(training).score_samples(standard)
 
 
@@ -250,7 +253,9 @@ def interval(difference: np.ndarray, draws: int = 2000) -> tuple[float, float]:
     random = np.random.default_rng(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a draw without any set that has a kind
-        means = [mean_over_kinds(difference[random.integers(len(difference), size=len(difference))]) for _ in range(draws)]
+        means = [
+            mean_over_kinds(difference[random.integers(len(difference), size=len(difference))]) for _ in range(draws)
+        ]
     low, high = np.nanquantile(means, [0.025, 0.975])
     return float(low), float(high)
 
@@ -286,7 +291,9 @@ def by_set(rows: list[dict[str, Any]]) -> list[str]:
     before, after = (scores(rows, method, "plain") for method in ("k-of-N, prior=0", "k-of-N"))
     lines = ["| help at 1-of-20, prior=0 -> default | class | far | shift | familiar |", "|---" * 5 + "|"]
     for number, name in enumerate(names):
-        cells = [f"{before['novel_help'][number, kind]:.2f} -> {after['novel_help'][number, kind]:.2f}" for kind in range(3)]
+        cells = [
+            f"{before['novel_help'][number, kind]:.2f} -> {after['novel_help'][number, kind]:.2f}" for kind in range(3)
+        ]
         familiar = [f"{np.nanmean(part['familiar_help'][number]):.2f}" for part in (before, after)]
         lines.append(f"| {name} | {' | '.join(cells)} | {' -> '.join(familiar)} |".replace("nan -> nan", ""))
     return lines
@@ -297,7 +304,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", default=["development"], help="development, report, or names of sets")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--logged", action="store_true", help="one random action per row was tried, nothing else is known")
+    parser.add_argument(
+        "--logged", action="store_true", help="one random action per row was tried, nothing else is known"
+    )
     parser.add_argument("--out", type=Path, default=Path("tables.jsonl"))
     asked = parser.parse_args()
     groups = {"development": list(DEVELOPMENT), "report": list(REPORT)}

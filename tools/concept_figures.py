@@ -37,8 +37,12 @@ def draw_belief(path: Path) -> None:
     fresh, _ = cases(1000, seed=1)
     away = torch.cdist(plane, states).amin(dim=1) > 0.4
     asked = CautiousPolicy(belief, "1-of-20").decide(fresh).probabilities[:, 4].mean()
-    print(f"1-of-20 asks on {asked:.1%} of fresh familiar rows, on {decision.probabilities[away, 4].mean():.1%} of the plane")
-    print(f"that is farther than 0.4 from every case; the ordinary policy there on {decision.ordinary[away, 4].mean():.1%}.")
+    print(
+        f"1-of-20 asks on {asked:.1%} of fresh familiar rows, on {decision.probabilities[away, 4].mean():.1%} of the plane"
+    )
+    print(
+        f"that is farther than 0.4 from every case; the ordinary policy there on {decision.ordinary[away, 4].mean():.1%}."
+    )
     figure, panels = grid(1, 3, width=3.2, height=2.9)
     for panel, (title, values) in zip(panels[0], pictures.items(), strict=True):
         square = values.reshape(61, 61).T.numpy()

@@ -105,7 +105,7 @@ class Prior:
             blocks.append(_nearest(distances, self.tried) / self.reach - 1)
         return torch.cat(blocks).clamp(0, FARTHEST).float().to(rows.device)
 
-    def to(self, device: torch.device) -> Prior:
+    def to(self, device: torch.device | None) -> Prior:
         """The same with the heights on `device`; distances are computed on the CPU."""
         return Prior(**{**self.__dict__, "heights": self.heights.to(device)})
 
@@ -118,9 +118,11 @@ class Prior:
         """What `tensors` returned, checked for `sizes` (M, F, A)."""
         names = {field.name for field in fields(cls) if field.name != "width"}
         if set(tensors) != names:
-            raise BadFileError(f"{path}: expected tensors {', '.join(sorted(names))}, got {', '.join(sorted(tensors))}.")
+            raise BadFileError(
+                f"{path}: expected tensors {', '.join(sorted(names))}, got {', '.join(sorted(tensors))}."
+            )
         num_models, num_features, num_actions = sizes
-        length, whitened = (tensors["rows"].shape if tensors["rows"].dim() == 2 else (0, 0))
+        length, whitened = tensors["rows"].shape if tensors["rows"].dim() == 2 else (0, 0)
         shapes = {
             "centre": (num_features,),
             "whitening": (num_features, whitened),
@@ -174,7 +176,7 @@ def _kept_rows(tried: Tensor, seed: int) -> Tensor:
 
 
 def _reach(rows: Tensor, tried: Tensor, seed: int) -> Tensor:
-    """q of each action, [A]: what `FAMILIAR` of the rows [L, F] in which it was tried stay below, seen as new ones.
+    """The reach q of each action, [A]: what `FAMILIAR` of the rows [L, F] in which it was tried stay below, seen as new ones.
 
     A fifth of the rows at a time is whitened and measured with the others only: in many dimensions, rows that take part in
     the covariance lie closer together than new ones do.
