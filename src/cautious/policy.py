@@ -128,7 +128,8 @@ class CautiousPolicy:
     @property
     def familiar(self) -> FamiliarSpread | None:
         """How far the models differ in familiar states, the unit of `Decision.disagreement`; None if no such state is known."""
-        return self._own_familiar or getattr(self.belief, "familiar", None)
+        known = self._own_familiar or getattr(self.belief, "familiar", None)
+        return known if isinstance(known, FamiliarSpread) else None  # a belief of one's own may call something else so
 
     @single_threaded
     def decide(self, states: Any) -> Decision:

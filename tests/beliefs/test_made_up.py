@@ -82,6 +82,21 @@ def test_the_default_is_not_and_leaves_familiar_rows_alone():
     assert float(CautiousPolicy(belief, "1-of-20").decide(fresh).departs.double().mean()) < 0.1
 
 
+@pytest.mark.parametrize("task", ["linear", "waves", "classes", "one best action"])
+def test_the_default_is_quiet_on_data_that_fill_their_range(task: str):
+    states = torch.rand(200, 2, generator=torch.Generator().manual_seed(3))
+    first, constant = states[:, 0], torch.full((200,), 0.4)
+    rewards = {
+        "linear": [first, 1 - first, constant],
+        "waves": [torch.sin(6 * first), torch.cos(6 * first)],
+        "classes": [(first < 0.5).float(), (first >= 0.5).float(), constant],
+        "one best action": [1 + first, first, constant],
+    }[task]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", BeliefWarning)
+        fit_ensemble(states, torch.stack(rewards, dim=1), num_models=24, num_epochs=60, progress=False)
+
+
 def test_a_belief_that_knows_distances_is_not():
     states, rewards = clusters()
     care = care_on(Knowing(states, rewards), states)

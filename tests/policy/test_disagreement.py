@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cautious import CautiousPolicy, RewardEnsemble, TabularMDP, fit_ensemble
+from cautious import CautiousPolicy, Decision, RewardEnsemble, TabularMDP, fit_ensemble
 from cautious.beliefs.familiar import FamiliarSpread, in_units_of
 from cautious.beliefs.files import load_json, save_json
 from cautious.errors import BadFileError, InvalidInputError
@@ -151,3 +151,23 @@ def test_an_action_departs_if_it_is_none_of_the_ordinary_ones():
 def test_too_few_familiar_states_are_refused():
     with pytest.raises(InvalidInputError, match="fewer than 3"):
         CautiousPolicy(torch.rand(4, 5, 2), "1-of-2", familiar_states=[0, 1])
+
+
+def test_a_decision_made_by_hand_says_that_it_does_not_know():
+    decision = Decision(
+        torch.tensor([0]), torch.ones(1, 1), torch.zeros(1), torch.ones(1, 1), lambda: torch.ones(2, 1, 1)
+    )
+    assert decision.disagreement.isnan()
+    assert decision.opinions().shape == (2, 1, 1)
+
+
+def test_a_belief_of_ones_own_may_call_something_else_familiar():
+    class Own:
+        familiar = "yes"
+
+        def rewards(self, states):
+            return torch.zeros(2, len(states), 2)
+
+    policy = CautiousPolicy(Own(), "1-of-2")
+    assert policy.familiar is None
+    assert policy.decide(torch.zeros(3, 1)).disagreement.tolist() == [0, 0, 0]

@@ -25,7 +25,7 @@ class Calibrate:
 
     Example: cautious calibrate --belief belief --data log.csv --folds 5 --at-most 0.05
 
-    Where one action is known to be safe (--fallback), it is the disagreement above which to take it that is found.
+    With --fallback ACTION, an action that is known to be safe, it finds the disagreement above which to take that action.
 
     Example: cautious calibrate --belief belief --states familiar.csv --fallback ask --at-most 0.05
     """
