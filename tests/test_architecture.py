@@ -11,7 +11,19 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "cautious"
 GROUND = ("types", "errors", "seeding", "writing", "telling", "parallel")
-ORDER = ("ops", "worlds", "beliefs", "solvers", "policy", "evaluation", "experiments", "report", "speed", "cli")
+ORDER = (
+    "ops",
+    "worlds",
+    "beliefs",
+    "solvers",
+    "policy",
+    "fallback",
+    "evaluation",
+    "experiments",
+    "report",
+    "speed",
+    "cli",
+)
 HOMES = {
     "gymnasium": "worlds.envs",
     "pooch": "worlds.data",

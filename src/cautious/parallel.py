@@ -77,8 +77,9 @@ _own = threading.local()
 def single_thread() -> Iterator[int]:
     """Run this thread's torch operations on one thread; yields the number that torch would have used.
 
-    Torch keeps one number for each thread, and one that new threads begin with; setting the first sets the second too. A
-    thread that begins while another is inside would therefore take 1 for the usual number, so that is remembered here.
+    Torch keeps one number for each thread, one that new threads begin with, and one of the matrix library for all; setting
+    the first sets the others, too. So the usual number is remembered here, where a thread that begins later would take 1 for
+    it, and only the last to leave restores it: another thread in the middle of a factorisation would otherwise get help.
     """
     global _usual, _users
     depth = getattr(_own, "depth", 0)
@@ -96,4 +97,5 @@ def single_thread() -> Iterator[int]:
         if depth == 0:
             with _lock:
                 _users -= 1
-                torch.set_num_threads(_usual)
+                if _users == 0:
+                    torch.set_num_threads(_usual)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.crew import Board
+from cautious.beliefs.familiar import FEWEST, FamiliarSpread, in_units_of
 from cautious.beliefs.observations import as_batch
 from cautious.beliefs.table import TableBelief, state_numbers
 from cautious.errors import BadFileError, InvalidInputError
@@ -24,6 +25,7 @@ from cautious.solvers.decision import (
     decision_of,
     disputed,
     ordinary_policy,
+    spread_of,
     total_variation,
 )
 from cautious.solvers.mdp import solve_mdp
@@ -79,6 +81,7 @@ class CautiousPolicy:
         num_iterations: int = NUM_ITERATIONS,
         sampling: str = "exact",
         seed: int = 0,
+        familiar_states: Any = None,
     ) -> None:
         """Wrap a belief.
 
@@ -90,6 +93,9 @@ class CautiousPolicy:
             num_iterations: T of the solver.
             sampling: ``"exact"`` (no chance, so that the same state gets the same decision), or the paper's ``"queue"``.
             seed: Starts queue sampling, and draws of `predict(deterministic=False)`.
+            familiar_states: States like those of the training that no model was trained on, at least three, as `decide` takes
+                them: they set the unit of `Decision.disagreement`. Not needed where `fit_ensemble` kept some back
+                (`validation_fraction`).
         """
         if isinstance(belief, (str, Path)):
             raise InvalidInputError(f"belief={str(belief)!r} is a name; pass what RewardEnsemble.load makes of it.")
@@ -104,6 +110,12 @@ class CautiousPolicy:
         if num_models is not None:
             self.level.rank_weights(num_models)  # says so if n exceeds the models there are
         self._table = None if mdp is None else self._solve_mdp(mdp, [self.level], None)
+        self._own_familiar = None if familiar_states is None else self._familiar_spread(familiar_states)
+
+    @property
+    def familiar(self) -> FamiliarSpread | None:
+        """How far the models differ in familiar states, the unit of `Decision.disagreement`; None if no such state is known."""
+        return self._own_familiar or getattr(self.belief, "familiar", None)
 
     @single_threaded
     def decide(self, states: Any) -> Decision:
@@ -115,10 +127,19 @@ class CautiousPolicy:
         if self._table is not None:
             numbers = state_numbers(states, self._table[1].shape[1])
             cautious, ordinary = (policies[0, numbers] for policies in self._table)
-            return decision_of(cautious, ordinary, lambda: self.belief.rewards(numbers))
+            opinions = self.belief.rewards(numbers)
+            return decision_of(cautious, ordinary, lambda: opinions, in_units_of(self.familiar, spread_of(opinions)))
         rewards = self._rewards(states)
         policies, ordinary = self._solve(rewards, [self.level], None)
-        return decision_of(policies[0], ordinary, lambda: rewards)
+        return decision_of(policies[0], ordinary, lambda: rewards, in_units_of(self.familiar, spread_of(rewards)))
+
+    def _familiar_spread(self, states: Any) -> FamiliarSpread:
+        found = FamiliarSpread.of(spread_of(self._rewards(states)))
+        if found is None:
+            raise InvalidInputError(
+                f"familiar_states: fewer than {FEWEST} say too little; give as many, better 20 or more."
+            )
+        return found
 
     def predict(
         self,
@@ -141,12 +162,19 @@ class CautiousPolicy:
         likely = parse_flag(deterministic, "deterministic")
         single, states = as_batch(observation, getattr(self.belief, "state_shape", None))
         decision = self.decide(states)
-        actions = decision.action.numpy() if likely else self._drawn(decision.probabilities.numpy())
+        actions = decision.action.numpy() if likely else self.drawn(decision.probabilities.numpy())
         return (actions[0] if single else actions), state
 
     @single_threaded
     def caution_at(self, levels: Sequence[KofN], states: Any, progress: Progress | None = None) -> Tensor:
         """Caution that other levels would show in these states, [L, B], all solved in one call."""
+        return total_variation(*self.policies_at(levels, states, progress))
+
+    @single_threaded
+    def policies_at(
+        self, levels: Sequence[KofN], states: Any, progress: Progress | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """What other levels would do in these states, and the ordinary policy beside each, twice [L, B, A]; in one call."""
         levels = parse_levels(levels)
         if self.mdp is not None:
             policies, ordinary = self._solve_mdp(self.mdp, levels, progress)
@@ -154,28 +182,42 @@ class CautiousPolicy:
             policies, ordinary = policies[:, numbers], ordinary[:, numbers]
         else:
             policies, ordinary = self._solve(self._rewards(states), levels, progress)
-        return total_variation(policies, ordinary)
+        return policies, ordinary.expand_as(policies)
 
     def save(self, folder: Path | str) -> None:
         """Write the policy with its belief (safetensors, JSON)."""
-        settings = {
-            "level": str(self.level),
-            "num_iterations": self._num_iterations,
-            "sampling": str(self._sampling),
-            "seed": self._seed,
-        }
-        save_policy(as_folder(folder), settings, self.belief, self.mdp)
+        save_policy(as_folder(folder), self.described(), self.belief, self.mdp)
 
     @classmethod
     def load(cls, folder: Path | str, network: Any = None) -> CautiousPolicy:
         """Read what `save` wrote; runs no code from it. `network` as in `RewardEnsemble.load`."""
         path = as_path(folder, "folder")
+        found, belief, mdp = load_policy(path, network)
+        if "fallback" in found:
+            raise BadFileError(f"{path}: a rule with a fallback action; read it with cautious.FallbackRule.load.")
         try:
-            found, belief, mdp = load_policy(path, network)
-            options = {name: found.get(name) for name in ("num_iterations", "sampling", "seed")}
-            return cls(belief, found.get("level"), mdp=mdp, **options)  # type: ignore[arg-type]
+            return cls.restored(found, belief, mdp)
         except InvalidInputError as error:
             raise BadFileError(f"{path}: {error}") from None
+
+    def described(self) -> dict[str, Any]:
+        """How it decides, as a file has it."""
+        own = {} if self._own_familiar is None else {"familiar": self._own_familiar.describe()}
+        return {
+            "level": str(self.level),
+            "num_iterations": self._num_iterations,
+            "sampling": str(self._sampling),
+            "seed": self._seed,
+            **own,
+        }
+
+    @classmethod
+    def restored(cls, described: Mapping[str, Any], belief: Any, mdp: TabularMDP | None) -> CautiousPolicy:
+        """The policy that `described` tells of, with its belief and world; `InvalidInputError` where it tells of none."""
+        options = {name: described.get(name) for name in ("num_iterations", "sampling", "seed")}
+        policy = cls(belief, described.get("level"), mdp=mdp, **options)  # type: ignore[arg-type]
+        policy._own_familiar = FamiliarSpread.read(described.get("familiar"))
+        return policy
 
     def _rewards(self, states: Any) -> Tensor:
         rewards = as_float_tensor(self.belief.rewards(states), "belief")
@@ -239,7 +281,8 @@ class CautiousPolicy:
         )
         return beside_ordinary(solution.best_policy, levels, self.belief.table, mdp)
 
-    def _drawn(self, probabilities: np.ndarray) -> np.ndarray:
+    def drawn(self, probabilities: np.ndarray) -> np.ndarray:
+        """One action a row, drawn from the policy [B, A]: [B]."""
         luck = self._draws.random((len(probabilities), 1)) * probabilities.sum(axis=1, keepdims=True)
         return np.minimum((probabilities.cumsum(axis=1) <= luck).sum(axis=1), probabilities.shape[1] - 1)
 

@@ -42,8 +42,8 @@ from cautious.types import ArrayLike, as_folder, as_path
 from cautious.worlds.driving import DrivingWorld, driving_world
 from cautious.worlds.driving_rules import ACTIONS
 
-MODELS_PER_CALL = 8
-"""Models that are computed together on the CPU: as quick per model as more, and few are filled up for nothing."""
+MODELS_PER_CALL = 16
+"""Models that are computed together on the CPU: what a core's cache holds."""
 
 
 def split_parameters(parameters: Tensor) -> list[Tensor]:
@@ -134,7 +134,7 @@ class DrivingNetwork:
     num_parameters = NUM_PARAMETERS
     flips_coins = False
     shard_size: Mapping[str, int] = MappingProxyType(
-        {"cpu": 2 * MODELS_PER_CALL, "cuda": 2048}
+        {"cpu": MODELS_PER_CALL, "cuda": 2048}
     )  # the latter keeps a GPU busy
     models_per_call = MODELS_PER_CALL
 

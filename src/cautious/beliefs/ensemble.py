@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ from torch import Tensor
 
 from cautious.beliefs.diagnosis import Diagnosis
 from cautious.beliefs.driving import DrivingEnsemble, DrivingNetwork
+from cautious.beliefs.familiar import FamiliarSpread
 from cautious.beliefs.fixed_shapes import filled_up
 from cautious.beliefs.networks import Network, checked_network, restored
-from cautious.beliefs.saved import DESCRIPTION, load_description, load_models, save_models
+from cautious.beliefs.prior import Prior
+from cautious.beliefs.saved import DESCRIPTION, load_description, load_models, load_prior, save_models
 from cautious.beliefs.table import state_numbers
-from cautious.errors import InvalidInputError, MissingFileError
+from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 from cautious.parallel import parallel_map
 from cautious.telling import Progress
 from cautious.types import (
@@ -53,8 +56,12 @@ class RewardEnsemble:
         losses: Tensor | None = None,
         settings: Mapping[str, Any] | None = None,
         states: tuple[Tensor, ...] | None = None,
+        prior: Prior | None = None,
     ) -> None:
-        """Keep the architecture, weights [M, P], each model's final loss [M] and how they were trained (plain values)."""
+        """Keep the architecture, weights [M, P], each model's final loss [M] and how they were trained (plain values).
+
+        With a `prior`, each model's rewards are those of its network and of its prior together.
+        """
         self.network = checked_network(network)
         self.parameters = as_float_tensor(parameters, "parameters").float()
         check_shape(self.parameters, "M P", "parameters", P=network.num_parameters)
@@ -63,9 +70,12 @@ class RewardEnsemble:
         self.losses = unknown if losses is None else as_float_tensor(losses, "losses").float()
         check_shape(self.losses, "M", "losses", M=len(self.parameters))
         self.settings = _plain({} if settings is None else settings)
+        self.prior = prior
         self._states = states
         self.diagnosis: Diagnosis | None = None
         """How the models did on familiar states that were kept back, if `fit_ensemble` made them."""
+        self.familiar: FamiliarSpread | None = None
+        """How far the models differ in those states: the unit of `Decision.disagreement`."""
 
     @property
     def num_models(self) -> int:
@@ -90,7 +100,8 @@ class RewardEnsemble:
         """The same models on `device`."""
         place = as_device(device)
         moved = self.parameters.to(place), self.losses.to(place)
-        return self._as_diagnosed(RewardEnsemble(self.network, *moved, self.settings, self._states))
+        prior = None if self.prior is None else self.prior.to(place)
+        return self._as_diagnosed(RewardEnsemble(self.network, *moved, self.settings, self._states, prior))
 
     def rewards(self, states: Any, *, progress: Progress | None = None) -> Tensor:
         """What each model says each action pays in each state, [M, S, A], float32.
@@ -101,16 +112,21 @@ class RewardEnsemble:
             progress: Called with (blocks done, blocks in all).
         """
         check_callable(progress, "progress", "blocks done, blocks in all")
-        return self._predict(torch.arange(self.num_models), self.network.as_states(states), progress)
+        return self._predict(torch.arange(self.num_models), self._as_states(states), progress)
 
     def on(self, states: Any) -> RewardEnsemble:
         """The same belief about these states: what the solvers stream from, where all rewards at once are too many."""
-        seen = self.network.as_states(states)
-        return self._as_diagnosed(RewardEnsemble(self.network, self.parameters, self.losses, self.settings, seen))
+        parts = self.parameters, self.losses, self.settings, self._as_states(states), self.prior
+        return self._as_diagnosed(RewardEnsemble(self.network, *parts))
+
+    def _as_states(self, states: Any) -> tuple[Tensor, ...]:
+        """Arrays as the network takes them; with a prior, last how far each state is beyond the familiar ones, [S, A]."""
+        arrays = self.network.as_states(states)
+        return arrays if self.prior is None else (*arrays, self.prior.beyond(arrays[0]))
 
     def _as_diagnosed(self, same: RewardEnsemble) -> RewardEnsemble:
         """`same`, which holds these models, with what is known of them."""
-        same.diagnosis = self.diagnosis
+        same.diagnosis, same.familiar = self.diagnosis, self.familiar
         return same
 
     def rewards_for(self, indices: ArrayLike) -> Tensor:
@@ -122,7 +138,15 @@ class RewardEnsemble:
     def save(self, folder: Path | str) -> None:
         """Write weights and settings (safetensors, JSON)."""
         network = {"network": self.network.name, **self.network.describe()}
-        save_models(as_folder(folder), network, self.settings, self.parameters, self.losses)
+        save_models(
+            as_folder(folder), network, self.settings, self.parameters, self.losses, self.prior, self.findings()
+        )
+
+    def findings(self) -> dict[str, Any]:
+        """What was found out about the models with states that were kept back, as a file has it."""
+        diagnosis = None if self.diagnosis is None else self.diagnosis.describe()
+        familiar = None if self.familiar is None else self.familiar.describe()
+        return {name: part for name, part in (("diagnosis", diagnosis), ("familiar", familiar)) if part is not None}
 
     @classmethod
     def load(cls, folder: Path | str, network: Network | Callable[[], torch.nn.Module] | None = None) -> Any:
@@ -138,7 +162,15 @@ class RewardEnsemble:
         if found.get("network") == DrivingNetwork.name and network is None:
             return DrivingEnsemble.load(folder)
         network = restored(found, folder / DESCRIPTION, network)
-        return cls(network, *load_models(folder, found, network.num_parameters), found["settings"])
+        parameters, losses = load_models(folder, found, network.num_parameters)
+        sizes = len(parameters), math.prod(network.state_shape), network.num_actions
+        belief = cls(network, parameters, losses, found["settings"], prior=load_prior(folder, found, sizes))
+        try:
+            belief.diagnosis = Diagnosis.read(found.get("diagnosis"))
+            belief.familiar = FamiliarSpread.read(found.get("familiar"))
+        except InvalidInputError as error:
+            raise BadFileError(f"{folder / DESCRIPTION}: {error}") from None
+        return belief
 
     @torch.no_grad()
     def _predict(self, indices: Tensor, states: tuple[Tensor, ...], progress: Progress | None) -> Tensor:
@@ -161,7 +193,11 @@ class RewardEnsemble:
                 # Libraries round by the shape of a call: each has the same, so that no row or model depends on the others.
                 parameters = filled_up(parameters, num_models)
                 inputs = [filled_up(part, num_rows) for part in inputs]
+            beyond = inputs.pop() if self.prior is not None else None
             target.copy_(self.network.predict(parameters, *inputs)[: target.shape[0], : target.shape[1]])
+            if self.prior is not None and beyond is not None:
+                heights = self.prior.heights[indices[models].to(device)]
+                target += heights[:, None] * beyond[: target.shape[1]]  # two operations: one fused rounds by place
             if progress is not None:
                 progress(number + 1, len(blocks))
 

@@ -12,15 +12,19 @@ from torch import Tensor
 
 from cautious.beliefs.diagnosis import BeliefWarning, diagnose, unfamiliar_states
 from cautious.beliefs.ensemble import RewardEnsemble
+from cautious.beliefs.familiar import FamiliarSpread
 from cautious.beliefs.image_network import LEARNING_RATE, SIDE, as_images
 from cautious.beliefs.images import ImageTraining
 from cautious.beliefs.loss import checked_rewards
+from cautious.beliefs.made_up import NUM_MADE_UP, NUM_ROWS, Care, care_of, care_on
 from cautious.beliefs.module_network import ModuleNetwork, ModuleTraining, as_inputs
+from cautious.beliefs.prior import WIDTH, Prior, checked_width
 from cautious.beliefs.shards import TrainingSettings
 from cautious.beliefs.training import train
 from cautious.beliefs.units import Units
 from cautious.beliefs.vector_network import VectorNetwork
 from cautious.errors import InvalidInputError
+from cautious.ops.disagreement import model_spread
 from cautious.parallel import single_threaded
 from cautious.seeding import stream
 from cautious.telling import Progress, as_progress
@@ -46,6 +50,7 @@ def fit_ensemble(
     checkpoint_dir: Path | str | None = None,
     progress: bool | Progress = True,
     validation_fraction: float = 0.1,
+    prior: float | None = None,
 ) -> RewardEnsemble:
     """Train M reward models on familiar experience: together they are a belief about what each action pays.
 
@@ -69,7 +74,13 @@ def fit_ensemble(
         checkpoint_dir: Folder to keep unfinished work in; the same call goes on from there.
         progress: True shows a line; or a function that is told (epochs done, epochs in all); False is silent.
         validation_fraction: Part of the states that no model sees, to look at the belief with (`ensemble.diagnosis`): warns if
-            it is too narrow or too poor. 0 trains on everything and does not look.
+            it is too narrow, too poor, or blind to what is new. They also set the unit of `Decision.disagreement`
+            (`ensemble.familiar`), if they are three or more. 0 trains on everything and does not look.
+        prior: Width of each model's fixed random prior (`beliefs.prior`): it is nothing near familiar states and grows with
+            the distance from them, so that models differ about states that are like nothing seen. 0 is the paper's plain
+            ensemble. If not given, 16 for vectors (where each action's rewards then have a unit of their own) and for a
+            module of one's own that takes vectors, 0 for images and other arrays, whose distances say little. The belief
+            keeps up to 5,000 familiar states, whitened, to measure distances with; so do its files.
 
     Returns:
         The trained ensemble. Its `losses` are in the rewards' units, squared.
@@ -83,11 +94,12 @@ def fit_ensemble(
     table = checked_rewards(rewards)
     states = _as_states(inputs, network)
     rate = _suited_rate(network, states) if learning_rate is None else learning_rate
+    width = _suited_width(network, states) if prior is None else checked_width(prior)
     settings = TrainingSettings(num_models, num_epochs, batch_size, rate, weight_decay, seed)
     check_shape(table, "S A", "rewards", S=len(states))
     familiar, held_out = _split(~table.isnan(), validation_fraction, seed)
     weights = None if loss_weights is None else as_float_tensor(loss_weights, "loss_weights")
-    lesson = _lesson(network, states[familiar], table[familiar], weights)
+    lesson = _lesson(network, states[familiar], table[familiar], weights, each_action=width > 0)
     place = chosen_device(device)
     folder = None if checkpoint_dir is None else as_folder(checkpoint_dir, "checkpoint_dir")
     trained = train(lesson, settings, device=place, checkpoint_dir=folder, progress=as_progress(progress, "training"))
@@ -96,10 +108,19 @@ def fit_ensemble(
             f"learning_rate={settings.learning_rate:g}: training diverged (weights that are not finite); use a smaller one, "
             "and inputs and rewards of moderate size."
         )
-    found = RewardEnsemble(lesson.network, trained.parameters, trained.losses, asdict(settings))
+    priors = None
+    if width:
+        rows = lesson.network.as_states(states[familiar])[0].flatten(1)
+        drawn = {"width": width, "num_models": settings.num_models, "seed": settings.seed}
+        priors = Prior.fitted(rows, table[familiar], **drawn).to(trained.parameters.device)
+    kept = asdict(settings) | {"prior": width}
+    found = RewardEnsemble(lesson.network, trained.parameters, trained.losses, kept, prior=priors)
     if len(held_out):
         made_up = _opinions_on_made_up(found, states[familiar], seed)
-        found.diagnosis = diagnose(found.rewards(states[held_out]), table[held_out], made_up)
+        opinions = found.rewards(states[held_out])
+        found.familiar = FamiliarSpread.of(model_spread(opinions).cpu())
+        care = _care_on_made_up(found, states[familiar], opinions, made_up, seed)
+        found.diagnosis = diagnose(opinions, table[held_out], made_up, care)
         for sentence in found.diagnosis.concerns:
             warnings.warn(sentence, BeliefWarning, stacklevel=3)  # past the guard of threads
     return found
@@ -112,6 +133,29 @@ def _opinions_on_made_up(belief: RewardEnsemble, familiar: Tensor, seed: int) ->
         return belief.rewards(states)
     except Exception:  # whatever a user's module may raise beyond the range of its inputs
         return torch.full((belief.num_models, 1, belief.num_actions), torch.nan, dtype=torch.float32)
+
+
+def _care_on_made_up(
+    belief: RewardEnsemble, familiar: Tensor, opinions: Tensor, made_up: Tensor, seed: int
+) -> tuple[Care, ...]:
+    """Whether a cautious policy notices rows that are far from all familiar ones; of images, those made up already.
+
+    Nothing is known where a module cannot take such rows.
+
+    Args:
+        belief: M models.
+        familiar: What they were trained on, [S, ...].
+        opinions: What they say about states that were kept back, [M, H, A].
+        made_up: What they say about `unfamiliar_states`, [M, 2U, A].
+        seed: Starts the draws of rows.
+    """
+    if familiar.dtype == torch.uint8:
+        mixed, shuffled = (half[:, :NUM_ROWS].cpu() for half in made_up.split(NUM_MADE_UP, dim=1))
+        return care_of(opinions.cpu(), {"pixels mixed": mixed, "pixels in another order": shuffled})
+    try:
+        return care_on(belief, familiar, seed)
+    except Exception:  # whatever a user's module may raise beyond the range of its inputs
+        return ()
 
 
 def _as_states(inputs: ArrayLike, network: NetworkChoice) -> Tensor:
@@ -135,15 +179,21 @@ def _suited_rate(network: NetworkChoice, states: Tensor) -> float:
     return min(0.01, 0.03 / states[0].numel() ** 0.5)  # each step moves a unit by the sum over its inputs
 
 
+def _suited_width(network: NetworkChoice, states: Tensor) -> float:
+    """The width of the prior where none is given; docs/tables.md compares others for vectors."""
+    is_module_of_arrays = callable(network) and states.dim() > 2
+    return 0.0 if states.dtype == torch.uint8 or is_module_of_arrays else WIDTH
+
+
 def _lesson(
-    network: NetworkChoice, states: Tensor, rewards: Tensor, loss_weights: Tensor | None
+    network: NetworkChoice, states: Tensor, rewards: Tensor, loss_weights: Tensor | None, *, each_action: bool = False
 ) -> ImageTraining | ModuleTraining:
-    """The chosen network with its training data."""
+    """The chosen network with its training data; with `each_action`, a vector network learns each in its own units."""
     if states.dtype == torch.uint8:
         return ImageTraining(states, rewards, loss_weights)
     if callable(network):
         return ModuleTraining(ModuleNetwork(network, states), states, rewards, loss_weights)
-    units = Units.of(states.flatten(1), rewards)
+    units = Units.of(states.flatten(1), rewards, each_action=each_action)
     default = VectorNetwork(tuple(states.shape[1:]), rewards.shape[1], units=units)
     return ModuleTraining(default, default.as_states(states)[0], rewards, loss_weights)
 
@@ -158,6 +208,38 @@ def _split(known: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
     order = torch.from_numpy(stream(seed, "held out").permutation(len(known)))
     telling = known[order].any(dim=1)
     order, count = torch.cat([order[telling], order[~telling]]), int(fraction * int(telling.sum()))
-    familiar, held_out = order[count:], order[:count]
+    return with_needed(known, order[count:], order[:count])
+
+
+def with_needed(known: Tensor, familiar: Tensor, held_out: Tensor) -> tuple[Tensor, Tensor]:
+    """Numbers of states to learn from and to keep back, each in order: those that alone know an action ([S, A]) are learned."""
     needed = known[held_out][:, ~known[familiar].any(dim=0)].any(dim=1)
     return torch.cat([familiar, held_out[needed]]).sort().values, held_out[~needed].sort().values
+
+
+def refit(belief: RewardEnsemble, inputs: Tensor, rewards: Tensor, progress: Progress | None = None) -> RewardEnsemble:
+    """Models that are trained as those of a belief were, on other experience: inputs [S, ...], rewards [S, A].
+
+    With the same seed, settings and kind of network (`loss_weights` are not known, and equal here); all of it is learned from.
+    """
+    settings = belief.settings
+    if not isinstance(belief, RewardEnsemble) or not set(REFIT) <= set(settings):
+        raise InvalidInputError(
+            "belief: how it was trained is not known, so that it cannot be trained again; pass one that fit_ensemble made."
+        )
+    network = belief.network
+    return fit_ensemble(
+        inputs,
+        rewards,
+        network=network.module if type(network) is ModuleNetwork else network.name,
+        num_models=belief.num_models,
+        prior=settings.get("prior", 0.0),
+        **{name: settings[name] for name in REFIT},
+        device=belief.parameters.device,
+        progress=False if progress is None else progress,
+        validation_fraction=0,
+    )
+
+
+REFIT = ("num_epochs", "batch_size", "learning_rate", "weight_decay", "seed")
+"""Settings that `refit` takes over."""

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from cautious.beliefs.fixed_shapes import aligned
+
 SIDE = 28
 KERNEL = 4
 SEEN = 25
@@ -24,10 +26,6 @@ LAST = SECOND // 2  # 4 x 4 after pooling
 CHANNELS = (64, 16)
 NUM_FEATURES = CHANNELS[1] * LAST * LAST  # 256
 HIDDEN = (50, 15)
-
-ALIGNED = 16
-"""Every model's weights and activations start at a multiple of 16 numbers (64 bytes). Matrix libraries may round otherwise
-where they do not, and then a model's bits would depend on its place among the others."""
 
 Part = Mapping[str, Tensor]
 """Weights by name, each with M in front."""
@@ -59,7 +57,7 @@ class Activations(NamedTuple):
 def forward(part: Part, images: Tensor, help_available: Tensor | None) -> Activations:
     """Each model's rewards on its own images: bytes [M, B, 28, 28] (and bits [M, B]) -> predictions [M, B, A]."""
     asked = images.shape[1]
-    images = padded(images, dim=1)
+    images = aligned(images, 1)
     num_models, batch = images.shape[:2]
     patches = _patches(images.flatten(0, 1)).view(num_models, batch * FIRST * FIRST, KERNEL**2)
     kernels = part["conv1.weight"].flatten(2).transpose(1, 2)  # [M, 16, 64]
@@ -69,7 +67,7 @@ def forward(part: Part, images: Tensor, help_available: Tensor | None) -> Activa
     pooled = _side_by_side(best.relu_(), num_models)
     second = _second_convolution(pooled, part["conv2.weight"], part["conv2.bias"])
     best, second_choice = torch.ops.aten.max_pool2d_with_indices(second, [2, 2], [2, 2])
-    bits = None if help_available is None else padded(help_available, dim=1)
+    bits = None if help_available is None else aligned(help_available, 1)
     features, hidden, predictions = _dense(part, best.relu_(), bits)
     seen = (patches, first, first_choice, pooled, second, second_choice, features, hidden)
     return Activations(*seen, predictions[:, :asked])
@@ -80,16 +78,18 @@ def forward_shared(part: Part, images: Tensor, help_available: Tensor | None) ->
     """Every model's rewards on the same images: bytes [S, 28, 28] (and bits [S]) -> [M, S, A].
 
     Patches are cut once for all models, whose first convolutions are one product; nothing is kept for a backward pass. The
-    convolutions round each image alike in any company; the linear layers after them get whole lines of images.
+    linear layers are as wide as whole cache lines on the CPU: narrower ones round an image by its position among the others.
     """
     asked, num_models = len(images), len(part["conv1.bias"])
     kernels = part["conv1.weight"].reshape(num_models * CHANNELS[0], KERNEL**2)
     first = torch.addmm(part["conv1.bias"].flatten(), _patches(images).view(-1, KERNEL**2), kernels.T)
     pooled = _pool(first.view(len(images), FIRST, FIRST, -1)).relu_().permute(0, 3, 1, 2)  # [S, M*64, 11, 11]
     second = _second_convolution(pooled, part["conv2.weight"], part["conv2.bias"])
-    best = padded(_pool(second.permute(0, 2, 3, 1)).relu_().permute(0, 3, 1, 2), dim=0)
-    bits = None if help_available is None else padded(help_available, dim=0).expand(num_models, -1)
-    return _dense(part, best, bits)[2][:, :asked]
+    best = aligned(_pool(second.permute(0, 2, 3, 1)).relu_().permute(0, 3, 1, 2), 0)
+    bits = None if help_available is None else aligned(help_available, 0).expand(num_models, -1)
+    num_actions = part["fc3.bias"].shape[1]
+    dense = _aligned_dense(part) if images.device.type == "cpu" else part
+    return _dense(dense, best, bits)[2][:, :asked, :num_actions]
 
 
 def _patches(images: Tensor) -> Tensor:
@@ -110,9 +110,18 @@ def _dense(part: Part, pooled: Tensor, bits: Tensor | None) -> tuple[Tensor, tup
     features = flat.transpose(0, 1)
     if bits is not None:
         features = torch.cat([features, bits.to(features.dtype).unsqueeze(2)], dim=2)
+        missing = part["fc1.weight"].shape[2] - features.shape[2]
+        features = torch.nn.functional.pad(features, (0, missing)) if missing else features
     one = _linear(part, "fc1", features).relu_()
     two = _linear(part, "fc2", one).relu_()
     return features, (one, two), _linear(part, "fc3", two)
+
+
+def _aligned_dense(part: Part) -> dict[str, Tensor]:
+    """The linear layers' weights with units of weight 0 beside their own, so that each is as wide as whole cache lines."""
+    layers = ("fc1", "fc2", "fc3")
+    weights = {f"{layer}.weight": aligned(part[f"{layer}.weight"], 1, 2) for layer in layers}
+    return weights | {f"{layer}.bias": aligned(part[f"{layer}.bias"], 1) for layer in layers}
 
 
 def backward(part: Part, seen: Activations, slope: Tensor) -> dict[str, Tensor]:
@@ -120,7 +129,7 @@ def backward(part: Part, seen: Activations, slope: Tensor) -> dict[str, Tensor]:
 
     Written out so that every sum has a fixed order and no model touches another's.
     """
-    slope = padded(slope, dim=1)
+    slope = aligned(slope, 1)
     num_models, batch = slope.shape[:2]
     gradient: dict[str, Tensor] = {}
     for layer, inputs in zip(("fc3", "fc2", "fc1"), (*reversed(seen.hidden), seen.features), strict=True):
@@ -169,15 +178,6 @@ def _second_convolution(pooled: Tensor, kernels: Tensor, bias: Tensor) -> Tensor
     rows = patches.reshape(num_models, -1, CHANNELS[0] * KERNEL**2)
     second = torch.baddbmm(bias.unsqueeze(1), rows, kernels.flatten(2).transpose(1, 2))  # [M, B*64, 16]
     return _side_by_side(second.view(-1, SECOND, SECOND, CHANNELS[1]).permute(0, 3, 1, 2), num_models)
-
-
-def padded(values: Tensor, dim: int) -> Tensor:
-    """A copy with zeros behind along `dim`, up to a multiple of `ALIGNED`."""
-    size = list(values.shape)
-    size[dim] = -(-size[dim] // ALIGNED) * ALIGNED
-    room = torch.zeros(size, dtype=values.dtype, device=values.device)
-    room.narrow(dim, 0, values.shape[dim]).copy_(values)
-    return room
 
 
 def _linear(part: Part, layer: str, inputs: Tensor) -> Tensor:

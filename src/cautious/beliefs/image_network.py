@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cautious.beliefs.fixed_shapes import aligned
 from cautious.beliefs.image_layers import (
     CHANNELS,
     HIDDEN,
@@ -26,7 +27,6 @@ from cautious.beliefs.image_layers import (
     backward,
     forward,
     forward_shared,
-    padded,
 )
 from cautious.errors import InvalidInputError
 from cautious.types import as_float_tensor, check_finite
@@ -86,10 +86,10 @@ class ImageNetwork:
         return np.concatenate(parts)
 
     def split(self, parameters: Tensor) -> dict[str, Tensor]:
-        """[M, P] -> each part with its own shape behind M, every model's at an aligned address (`ALIGNED`)."""
+        """[M, P] -> each part with its own shape behind M, every model's at an aligned address."""
         parts = parameters.split(self.sizes, dim=1)
         return {
-            name: padded(part, dim=1)[:, : part.shape[1]].unflatten(1, shape)
+            name: aligned(part, 1)[:, : part.shape[1]].unflatten(1, shape)
             for part, (name, shape) in zip(parts, self.shapes.items(), strict=True)
         }
 

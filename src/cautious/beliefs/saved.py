@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,18 +22,49 @@ from cautious.beliefs.files import (
     save_tensors,
 )
 from cautious.beliefs.named import name_in, replacing, with_stamp
+from cautious.beliefs.prior import Prior
 from cautious.beliefs.shards import fingerprint_of
 from cautious.errors import BadFileError
+from cautious.types import as_number
 
-DESCRIPTION, WEIGHTS = "ensemble.json", "models.safetensors"
+DESCRIPTION, WEIGHTS, PRIOR = "ensemble.json", "models.safetensors", "prior.safetensors"
 
 
-def save_models(folder: Path, network: Mapping[str, Any], settings: Any, parameters: Tensor, losses: Tensor) -> None:
-    """Write weights [M, P] and losses [M] of models, then what they are: their network, and how they were trained."""
-    name = with_stamp(WEIGHTS, fingerprint_of(parameters, losses))
-    with replacing(folder / DESCRIPTION, WEIGHTS):
-        checksum = save_tensors(folder / name, {"parameters": parameters, "losses": losses})
-        save_json(folder / DESCRIPTION, {"format": FORMAT, **network, "settings": settings}, files={name: checksum})
+def save_models(
+    folder: Path,
+    network: Mapping[str, Any],
+    settings: Any,
+    parameters: Tensor,
+    losses: Tensor,
+    prior: Prior | None = None,
+    findings: Mapping[str, Any] | None = None,
+) -> None:
+    """Write weights [M, P] and losses [M] of models, and their prior, then what they are and how they were trained.
+
+    And what was found out about them (`RewardEnsemble.findings`).
+    """
+    parts = {WEIGHTS: {"parameters": parameters, "losses": losses}}
+    described = {"format": FORMAT, **network, "settings": settings, **(findings or {})}
+    if prior is not None:
+        parts[PRIOR] = prior.tensors()
+        described["prior"] = {"width": prior.width}
+    with replacing(folder / DESCRIPTION, WEIGHTS, PRIOR):
+        files = {}
+        for plain, tensors in parts.items():
+            name = with_stamp(plain, fingerprint_of(*tensors.values()))
+            files[name] = save_tensors(folder / name, tensors)
+        save_json(folder / DESCRIPTION, described, files=files)
+
+
+def load_prior(folder: Path, described: Mapping[str, Any], sizes: tuple[int, int, int]) -> Prior | None:
+    """The prior of the models that `described` tells of, for `sizes` (M, F, A); None where they have none."""
+    found = described.get("prior")
+    if found is None:
+        return None
+    if not isinstance(found, dict) or not 0 <= as_number(found.get("width")) < math.inf:
+        raise BadFileError(f"{folder / DESCRIPTION}: prior must be a width, zero or larger.")
+    name = name_in(described, PRIOR)
+    return Prior.read(float(found["width"]), load_tensors(folder / name, listed(described, name)), sizes, folder / name)
 
 
 def load_description(folder: Path) -> dict[str, Any]:

@@ -33,7 +33,9 @@ class VectorNetwork(ModuleNetwork):
         own = Units.plain(num_inputs) if units is None else units
         self._shift, self._scale = (torch.tensor(part, dtype=torch.float64) for part in (own.shift, own.scale))
         self._reward = own.reward
-        self.constants = (self._shift, self._scale, torch.tensor(own.reward, dtype=torch.float64))
+        self._actions = None if own.actions is None else torch.tensor(own.actions, dtype=torch.float32).T  # [2, A]
+        rewards_in = own.reward if own.actions is None else own.actions
+        self.constants = (self._shift, self._scale, torch.tensor(rewards_in, dtype=torch.float64))
         self._described = {
             "state_shape": list(state_shape),
             "num_actions": num_actions,
@@ -52,8 +54,8 @@ class VectorNetwork(ModuleNetwork):
 
     @property
     def title(self) -> str:
-        """Sizes follow from the data, and the rest is always the same."""
-        return self.name
+        """Sizes follow from the data, and the rest is always the same, but for the rewards' units."""
+        return self.name if self._actions is None else f"{self.name}, each action in units of its own"
 
     def describe(self) -> dict[str, Any]:
         """Shape of a state, sizes of the layers, and units."""
@@ -69,7 +71,11 @@ class VectorNetwork(ModuleNetwork):
 
     def predict(self, parameters: Tensor, *states: Tensor) -> Tensor:
         """Every model's rewards, in the caller's units: [M, P], rows of `as_states` -> [M, S, A]."""
-        return super().predict(parameters, *states) * self._reward
+        predictions = super().predict(parameters, *states)
+        if self._actions is None:
+            return predictions * self._reward
+        mean, deviation = self._actions.to(predictions.device)
+        return predictions * deviation + mean
 
     def _block_step(
         self, parameters: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor
@@ -84,10 +90,22 @@ class VectorNetwork(ModuleNetwork):
         for number, (kernel, bias) in enumerate(zip(kernels, biases, strict=True)):
             following = torch.baddbmm(bias.unsqueeze(1), seen[-1], kernel.transpose(1, 2))
             seen.append(following.relu_() if number < len(kernels) - 1 else following)
-        losses, slope = squared_error(seen.pop(), targets / self._reward, weights, inputs.shape[1])
+        losses, slope = self._loss_and_slope(seen.pop(), targets, weights)
         gradients: list[Tensor] = []
         for kernel in reversed(kernels):
             before = seen.pop()
             gradients[:0] = [torch.bmm(slope.transpose(1, 2), before).flatten(1), slope.sum(dim=1)]
             slope = torch.ops.aten.threshold_backward(torch.bmm(slope, kernel), before, 0)  # zero where the ReLU is
-        return losses * self._reward**2, torch.cat(gradients, dim=1)
+        return losses, torch.cat(gradients, dim=1)
+
+    def _loss_and_slope(self, predictions: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Losses in the rewards' units, squared [W], and the slope in the network's units, [W, B, A]."""
+        size = targets.shape[1]
+        if self._actions is None:
+            losses, slope = squared_error(predictions, targets / self._reward, weights, size)
+            return losses * self._reward**2, slope
+        mean, deviation = self._actions.to(targets.device)
+        centred = targets - mean
+        losses, _ = squared_error(predictions * deviation, centred, weights, size)
+        _, slope = squared_error(predictions, centred / deviation, weights, size)
+        return losses, slope

@@ -67,6 +67,8 @@ class Train:
     """image: the paper's convolutional network, for images [S, 28, 28]; vector: two hidden layers of 64; auto: by the shape."""
     validation_fraction: float = 0.1
     """Part of the states that no model sees, to look at the belief with."""
+    prior: float | None = None
+    """Width of each model's random prior far from familiar states; if not given, 16 for vectors, 0 (none) for images."""
     seed: int = 0
     """Starts every random draw."""
     device: str = "auto"
@@ -90,7 +92,7 @@ class Train:
         import shutil
         import warnings
 
-        from cautious.beliefs.columns import KEPT_AS
+        from cautious.beliefs.columns import KEPT_AS, OUTCOME_KEPT_AS
         from cautious.beliefs.diagnosis import BeliefWarning
         from cautious.beliefs.fit import fit_ensemble
         from cautious.beliefs.saved import DESCRIPTION
@@ -101,6 +103,7 @@ class Train:
         if (folder / DESCRIPTION).exists():
             raise InvalidInputError(f"out={str(folder)!r} holds a belief already; choose another folder, or delete it.")
         columns, *experience = self._experience()
+        outcome = {"action": self.action, "reward": self.reward, "rewards": list(self.rewards)}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BeliefWarning)  # said below, as part of the look at it
             belief = fit_ensemble(
@@ -116,9 +119,10 @@ class Train:
                 checkpoint_dir=folder / CHECKPOINTS,
                 progress=progress,
                 validation_fraction=self.validation_fraction,
+                prior=self.prior,
             )
         if columns is not None:
-            belief.settings[KEPT_AS] = columns.described()
+            belief.settings |= {KEPT_AS: columns.described(), OUTCOME_KEPT_AS: outcome}
         belief.save(folder)
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         return belief

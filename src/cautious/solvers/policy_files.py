@@ -57,8 +57,9 @@ def save_policy(folder: Path, settings: Mapping[str, Any], belief: Any, mdp: Tab
 
 def _stamp(belief: RewardEnsemble) -> str:
     """Changes with anything that is written of an ensemble."""
-    weights = fingerprint_of(belief.parameters, belief.losses)
-    return checksum_of([belief.network.name, belief.network.describe(), belief.settings, weights])
+    prior = () if belief.prior is None else belief.prior.tensors().values()
+    weights = fingerprint_of(belief.parameters, belief.losses, *prior)
+    return checksum_of([belief.network.name, belief.network.describe(), belief.settings, weights, belief.findings()])
 
 
 def load_policy(folder: Path, network: Any) -> tuple[dict[str, Any], RewardEnsemble | Tensor, TabularMDP | None]:

@@ -1,0 +1,231 @@
+"""Each model's fixed random prior: what an action could pay where no familiar row is near.
+
+Networks trained on the same rows agree there, and often agree far away from them too: nothing in their training says that
+they know less there. The prior says it. It is nothing near familiar rows, so that what was learned stays as it is, and grows
+with the distance from them, for each model and action with a random height and sign of its own:
+
+    p_i(x, a) = h_ia · max(0, d_a(x) / q_a - 1),    h_ia = width · w_a · c_ia,    c_ia ~ N(0, 1)
+
+d_a is the mean distance from x to the three nearest familiar rows in which action a was tried, between *whitened* rows, so
+that features that move together count once; q_a is what 99 % of those rows stay below themselves, seen as new ones by
+the others; w_a is the deviation of the action's own rewards, so that an action that always paid the same is never in doubt.
+
+Models come in pairs with opposite heights: the mean of all of them, which the ordinary policy follows, has no prior.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cautious.beliefs.fixed_shapes import filled_up
+from cautious.beliefs.units import ENOUGH, deviations, shared_deviation
+from cautious.errors import BadFileError, InvalidInputError
+from cautious.seeding import stream
+from cautious.types import as_number
+
+WIDTH = 16.0
+"""Width of the prior for vectors if none is given: chosen on the development sets of docs/tables.md."""
+NEIGHBOURS = 3
+"""Nearest familiar rows whose mean distance counts: one alone could be an outlier itself."""
+FAMILIAR = 0.99
+"""Share of familiar rows at whose distance from the others the prior begins."""
+SHRINKAGE = 0.05
+"""Share of the identity in the covariance: directions in which familiar rows do not vary at all stay finite."""
+SMALLEST_REACH = 0.1
+"""The prior begins no nearer than this many standard deviations per feature, where familiar rows are dense or repeated."""
+FEW = 0.1
+"""Share of familiar rows that may be beyond an action's reach though it was tried all over them."""
+FOLDS = 5
+"""Parts of the familiar rows, each of which is seen as new by the others."""
+MOST_ROWS, FEWEST_ROWS = 5000, 50
+"""Familiar rows to keep: at most 1,000 for each action, fewer where actions are many, so that files stay small."""
+MOST_FEATURES = 512
+"""Longer rows are projected at random to this length, which keeps distances within a few percent."""
+FARTHEST = 1e4
+"""Beyond this many reaches, all rows are alike: far, and finite."""
+BLOCK = 64
+"""Rows per matrix product, always as many: what a library rounds may depend on it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """The priors of M models over A actions. G is the length of a whitened row, L how many familiar rows are kept."""
+
+    width: float
+    centre: Tensor
+    """Mean of the familiar rows, [F], float64."""
+    whitening: Tensor
+    """[F, G], float32: (x - centre) @ whitening has uncorrelated columns of deviation about 1."""
+    rows: Tensor
+    """Familiar rows, whitened, [L, G], float32."""
+    tried: Tensor
+    """Whether each action was tried in each of them, [L, A]."""
+    reach: Tensor
+    """q, [A], float64: from where on the prior of each action begins."""
+    heights: Tensor
+    """h, [M, A], float32, in the rewards' units."""
+
+    @classmethod
+    def fitted(cls, rows: Tensor, rewards: Tensor, *, width: float, num_models: int, seed: int) -> Prior:
+        """From training data.
+
+        Args:
+            rows: Familiar states as the network takes them, flat, [S, F].
+            rewards: What each action paid, [S, A]; NaN where it was not tried.
+            width: How many deviations of its rewards models differ by at twice the familiar distance.
+            num_models: M.
+            seed: Model i's heights depend on (seed, i) alone.
+        """
+        kept = _kept_rows(~rewards.isnan(), seed)
+        familiar, tried = rows[kept].double(), ~rewards[kept].isnan()
+        centre, whitening = _whitening(familiar, seed)
+        whitened = (familiar - centre) @ whitening.double()
+        reach = _reach(familiar, tried, seed)
+        uncovered = (_nearest(_distances(whitened, whitened), tried) > reach).double().mean(dim=0)
+        heights = width * _doubt(rewards, uncovered) * _draws(seed, num_models, rewards.shape[1])
+        return cls(width, centre, whitening, whitened.float(), tried, reach, heights.float())
+
+    def beyond(self, rows: Tensor) -> Tensor:
+        """How far rows are beyond the familiar ones, max(0, d_a(x) / q_a - 1): [S, F] -> [S, A], float32.
+
+        In float64 and in blocks of one shape, so that a row's bits do not depend on the others.
+        """
+        flat = rows.flatten(1).cpu()
+        whitening, familiar = self.whitening.double(), self.rows.double()
+        blocks = []
+        for block in flat.split(BLOCK):
+            whitened = (filled_up(block.double(), BLOCK) - self.centre) @ whitening
+            distances = _distances(whitened, familiar)[: len(block)]
+            blocks.append(_nearest(distances, self.tried) / self.reach - 1)
+        return torch.cat(blocks).clamp(0, FARTHEST).float().to(rows.device)
+
+    def to(self, device: torch.device) -> Prior:
+        """The same with the heights on `device`; distances are computed on the CPU."""
+        return Prior(**{**self.__dict__, "heights": self.heights.to(device)})
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What a file keeps."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "width"}
+
+    @classmethod
+    def read(cls, width: float, tensors: Mapping[str, Tensor], sizes: tuple[int, int, int], path: object) -> Prior:
+        """What `tensors` returned, checked for `sizes` (M, F, A)."""
+        names = {field.name for field in fields(cls) if field.name != "width"}
+        if set(tensors) != names:
+            raise BadFileError(
+                f"{path}: expected tensors {', '.join(sorted(names))}, got {', '.join(sorted(tensors))}."
+            )
+        num_models, num_features, num_actions = sizes
+        length, whitened = tensors["rows"].shape if tensors["rows"].dim() == 2 else (0, 0)
+        shapes = {
+            "centre": (num_features,),
+            "whitening": (num_features, whitened),
+            "rows": (length, whitened),
+            "tried": (length, num_actions),
+            "reach": (num_actions,),
+            "heights": (num_models, num_actions),
+        }
+        for name, shape in shapes.items():
+            if tuple(tensors[name].shape) != shape or not length:
+                raise BadFileError(f"{path}: {name} has shape {list(tensors[name].shape)}, expected {list(shape)}.")
+            if not bool(tensors[name].isfinite().all()):
+                raise BadFileError(f"{path}: {name} holds numbers that are not finite.")
+        if tensors["tried"].dtype != torch.bool or not bool(tensors["tried"].any(dim=0).all()):
+            raise BadFileError(f"{path}: tried must say where each action was tried, at least once each.")
+        if not bool((tensors["reach"] > 0).all()):
+            raise BadFileError(f"{path}: reach must be above zero.")
+        return cls(width, **tensors)
+
+
+def checked_width(prior: float) -> float:
+    """`prior`, if it is a width."""
+    if not 0 <= as_number(prior) < math.inf:
+        raise InvalidInputError(
+            f"prior={prior!r} must be zero or a positive number: the width of each model's random prior, 0 for none."
+        )
+    return float(prior)
+
+
+def _whitening(rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    """Mean [F] and a matrix [F, G] after which columns are uncorrelated, of deviation about 1."""
+    centre, deviation = rows.mean(dim=0), rows.std(dim=0, correction=0)
+    scale = torch.where(deviation > 1e-7 * centre.abs(), deviation, 1.0)  # what is constant has no unit of its own
+    unit = (1 / scale).diag()
+    if rows.shape[1] > MOST_FEATURES:
+        shape = (rows.shape[1], MOST_FEATURES)
+        projection = torch.from_numpy(stream(seed, "prior projection").standard_normal(shape)) / MOST_FEATURES**0.5
+        unit = projection / scale[:, None]
+    standard = (rows - centre) @ unit
+    covariance = (1 - SHRINKAGE) * standard.T @ standard / len(rows) + SHRINKAGE * torch.eye(standard.shape[1]).double()
+    values, vectors = torch.linalg.eigh(covariance)
+    return centre, (unit @ (vectors / values.sqrt())).float()
+
+
+def _kept_rows(tried: Tensor, seed: int) -> Tensor:
+    """Numbers of the rows to keep: for each action a random sample of those in which it was tried ([S, A])."""
+    order = torch.from_numpy(stream(seed, "prior rows").permutation(len(tried)))
+    most = max(FEWEST_ROWS, min(1000, MOST_ROWS // tried.shape[1]))
+    kept = (tried[order].cumsum(dim=0) <= most) & tried[order]
+    return order[kept.any(dim=1)].sort().values
+
+
+def _reach(rows: Tensor, tried: Tensor, seed: int) -> Tensor:
+    """q of each action, [A]: what `FAMILIAR` of the rows [L, F] in which it was tried stay below, seen as new ones.
+
+    A fifth of the rows at a time is whitened and measured with the others only: in many dimensions, rows that take part in
+    the covariance lie closer together than new ones do.
+    """
+    smallest = SMALLEST_REACH * min(rows.shape[1], MOST_FEATURES) ** 0.5
+    count = tried.sum(dim=0)
+    every = torch.ones(len(rows), 1, dtype=torch.bool)
+    own, everywhere = torch.full(tried.shape, math.nan).double(), torch.full((len(rows), 1), math.nan).double()
+    for fold in range(FOLDS):
+        new = torch.arange(len(rows)) % FOLDS == fold
+        if not bool(new.any()) or not bool(tried[~new].any(dim=0).all()):
+            continue
+        centre, whitening = _whitening(rows[~new], seed)
+        whitened = (rows - centre) @ whitening.double()
+        distances = _distances(whitened[new], whitened[~new])
+        own[new] = torch.where(tried[new], _nearest(distances, tried[~new]), math.nan)
+        everywhere[new] = _nearest(distances, every[~new])
+    quantiles = torch.where(count < ENOUGH, everywhere.nanquantile(FAMILIAR), own.nanquantile(FAMILIAR, dim=0))
+    return quantiles.nan_to_num(1.0).clamp(min=smallest)  # a row or two say nothing: one deviation is as good as any
+
+
+def _distances(rows: Tensor, others: Tensor) -> Tensor:
+    """Euclidean distances between rows [n, G] and [L, G], [n, L]."""
+    squares = rows.square().sum(dim=1)[:, None] + others.square().sum(dim=1) - 2 * rows @ others.T
+    return squares.clamp(min=0).sqrt()
+
+
+def _nearest(distances: Tensor, tried: Tensor) -> Tensor:
+    """Mean distance to the nearest rows in which each action was tried: [n, L], [L, A] -> [n, A]."""
+    patterns, place = tried.T.unique(dim=0, return_inverse=True)  # where all actions were tried, there is only one
+    means = []
+    for pattern in patterns:
+        own = distances[:, pattern]
+        means.append(own.topk(min(NEIGHBOURS, own.shape[1]), dim=1, largest=False).values.mean(dim=1))
+    return torch.stack(means, dim=1)[:, place]
+
+
+def _doubt(rewards: Tensor, uncovered: Tensor) -> Tensor:
+    """w, [A]: the deviation of each action's own rewards.
+
+    An action that always paid the same, but was tried in a part of the familiar rows only, may have been chosen where it
+    was right. So where more than a few of them are beyond its reach, at least that share of the deviation of all rewards.
+    """
+    floor = torch.where(uncovered > FEW, uncovered * shared_deviation(rewards), 0.0)
+    return torch.maximum(deviations(rewards), floor)
+
+
+def _draws(seed: int, num_models: int, num_actions: int) -> Tensor:
+    """c, [M, A]: models 2j and 2j + 1 have the same with opposite signs, from the stream of their pair."""
+    pairs = [stream(seed, "prior", pair).standard_normal(num_actions) for pair in range(-(-num_models // 2))]
+    drawn = torch.from_numpy(np.stack(pairs))
+    return torch.stack([drawn, -drawn], dim=1).flatten(0, 1)[:num_models]
