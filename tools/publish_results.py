@@ -53,7 +53,7 @@ REASONS = RESULTS / "reasons.json"
 """Why a row of a ledger is not reproduced, as far as that is known: run -> claim -> reason."""
 README = ROOT / "README.md"
 OTHER_SEED = "-seed-"
-"""Part of the names of runs that repeat another from another seed: shown by their tables, without figures."""
+"""Part of the names of runs that repeat another from another seed."""
 UNIT_MARKS = ("<!-- units: written by tools/publish_results.py -->", "<!-- end of units -->")
 """The table of both units of the rewards in docs/deviations.md lies between these."""
 RESULT_MARKS = ("<!-- results: written by tools/publish_results.py -->", "<!-- end of results -->")
@@ -247,7 +247,8 @@ def section(name: str, runs: Mapping[str, Store], *, with_ledger: bool, with_fig
         ledger_rows(ledger_beside(runs, name)) if with_ledger else "",
     ]
     parts += [table_rows(table) for table in tables_of(store)]
-    figures = {} if OTHER_SEED in name else figures_of(store)
+    # Variations of a run are shown by their tables; `cautious report` draws their figures.
+    figures = {} if OTHER_SEED in name or name.endswith(AS_PRINTED) else figures_of(store)
     for figure, (caption, draw) in figures.items():
         if figure.startswith("samples-letters"):
             continue  # not kept, see `publish`

@@ -200,6 +200,17 @@ def test_missing_stages_are_named(task, tmp_path):
     assert {verdict.word for verdict in image_ledger(run.store)} == {"not run"}
 
 
+def test_rewards_of_help_that_were_run_are_shown_while_others_are_missing(tmp_path):
+    run = bearing_out(tmp_path, "help-if-available")
+    (tmp_path / "help-0.2-fashion-available.json").unlink()
+    found = verdicts(run)
+    assert (found["HA5"].word, found["HA5, letters"].word) == ("not run", "shown")
+    assert "stage help-0.2-fashion-available is missing; so far help-0.02 / help-0.05, %" in found["HA5"].numbers
+    assert "1-of-20 40.00 / 80.00" in found["HA5"].numbers
+    (tmp_path / "help-0.02-fashion-available.json").unlink()
+    assert verdicts(run)["HA5"].numbers == "not run: stage help-0.02-fashion-available is missing"
+
+
 def test_letters_that_look_like_digits(tmp_path):
     run = bearing_out(tmp_path, "ask-for-help")
     arrays = run.store.arrays("help-0.25-letters")

@@ -114,6 +114,16 @@ def lookalikes(run: ImageRun, images: str) -> Finding:
 def more_reward_more_help(run: ImageRun, images: str, bit: bool | None = None) -> Finding:
     """No level's help falls as help pays more, and that of the robust levels rises; both regimes."""
     variants = run.variants_by("help_reward")
+    finished = [name for name in variants if run.measured(name, images, bit) is not None]
+    if len(finished) < len(variants):
+        missing = next(name for name in variants if name not in finished)
+        seen = f"; so far {_by_reward(run, images, bit, finished)[1]}" if len(finished) > 1 else ""
+        raise NotRunError(f"stage {run.stage(missing, images, bit)} is missing{seen}")
+    return _by_reward(run, images, bit, variants)
+
+
+def _by_reward(run: ImageRun, images: str, bit: bool | None, variants: list[str]) -> Finding:
+    """The same for ensembles in rising order of what help pays."""
     holds, texts = True, []
     for regime, words in REGIMES.items():
         by_reward = [(100 * need(run, name, images, bit).means(regime, HELP)).tolist() for name in variants]
