@@ -37,7 +37,7 @@ from cautious.beliefs.saved import load_description, load_models, save_models
 from cautious.beliefs.shards import Batch, Shard, TrainingSettings, fingerprint_of
 from cautious.beliefs.table import state_numbers
 from cautious.errors import BadFileError, InvalidInputError
-from cautious.parallel import parallel_map
+from cautious.parallel import parallel_map, single_threaded
 from cautious.types import ArrayLike, as_folder, as_path
 from cautious.worlds.driving import DrivingWorld, driving_world
 from cautious.worlds.driving_rules import ACTIONS
@@ -199,6 +199,7 @@ class DrivingEnsemble:
         """M."""
         return len(self.parameters)
 
+    @single_threaded
     def pair_rewards(self, world: DrivingWorld) -> Tensor:
         """What each model says about every pair of a world, [M, Q]."""
         _check_world(world)
