@@ -479,6 +479,8 @@ CALLS = [
     Call("CautiousPolicy", 'CautiousPolicy(models, "1-of-50")', INVALID, "n=50 exceeds the 30 models there are"),
     Call("CautiousPolicy", 'CautiousPolicy(models, "cautious")', INVALID, "is not a level"),
     Call("CautiousPolicy", 'CautiousPolicy(models, sampling="some")', INVALID, "choose one of 'queue', 'exact'"),
+    Call("CautiousPolicy", "CautiousPolicy(models, tolerance=-1)", INVALID, "tolerance=-1 must be in [0, 1)"),
+    Call("CautiousPolicy", "CautiousPolicy(models, tolerance=nan)", INVALID, "tolerance=nan must be in [0, 1)"),
     Call("CautiousPolicy", "CautiousPolicy(models, num_iterations=0)", INVALID, "it must be at least 1"),
     Call("CautiousPolicy", "CautiousPolicy(models, seed=-1)", INVALID, "must be a whole number, zero or larger"),
     Call(
