@@ -6,7 +6,6 @@ per class that was seen in training, and "help". The right class pays 1, a wrong
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -163,6 +162,3 @@ def _moved(fresh: np.ndarray, training: np.ndarray, random: np.random.Generator)
     moved = fresh.copy()
     moved[np.arange(len(fresh)), features] += FAR * deviations[features] * random.choice([-1, 1], size=len(fresh))
     return moved
-
-
-Loader = Callable[[str], tuple[np.ndarray, np.ndarray]]

@@ -111,8 +111,9 @@ def fit_ensemble(
     priors = None
     if width:
         rows = lesson.network.as_states(states[familiar])[0].flatten(1)
-        drawn = {"width": width, "num_models": settings.num_models, "seed": settings.seed}
-        priors = Prior.fitted(rows, table[familiar], **drawn).to(trained.parameters.device)
+        priors = Prior.fitted(
+            rows, table[familiar], width=width, num_models=settings.num_models, seed=settings.seed
+        ).to(trained.parameters.device)
     kept = asdict(settings) | {"prior": width}
     found = RewardEnsemble(lesson.network, trained.parameters, trained.losses, kept, prior=priors)
     if len(held_out):

@@ -105,8 +105,8 @@ def restored(found: dict[str, Any], path: Any, given: Any = None) -> Network:
         units = Units.read(found.get("units"), math.prod(shape))
         if units is None:
             raise BadFileError(
-                f"{path}: units must be shift and scale, {math.prod(shape)} numbers each, and reward (or a mean and a deviation "
-                "for each action); no scale is 0 or less."
+                f"{path}: units must be shift and scale, {math.prod(shape)} numbers each, and reward (or a mean and a "
+                "deviation for each action); no scale is 0 or less."
             )
         if units.actions is not None and len(units.actions) != found["num_actions"]:
             raise BadFileError(

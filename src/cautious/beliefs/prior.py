@@ -7,7 +7,7 @@ with the distance from them, for each model and action with a random height and 
     p_i(x, a) = h_ia · max(0, d_a(x) / q_a - 1),    h_ia = width · w_a · c_ia,    c_ia ~ N(0, 1)
 
 d_a is the mean distance from x to the three nearest familiar rows in which action a was tried, between *whitened* rows, so
-that features that move together count once; q_a is what 99 % of those rows stay below themselves, seen as new ones by
+that features that move together count once; q_a is what 98 % of those rows stay below themselves, seen as new ones by
 the others; w_a is the deviation of the action's own rewards, so that an action that always paid the same is never in doubt.
 
 Models come in pairs with opposite heights: the mean of all of them, which the ordinary policy follows, has no prior.
@@ -33,7 +33,7 @@ WIDTH = 16.0
 """Width of the prior for vectors if none is given: chosen on the development sets of docs/tables.md."""
 NEIGHBOURS = 3
 """Nearest familiar rows whose mean distance counts: one alone could be an outlier itself."""
-FAMILIAR = 0.99
+FAMILIAR = 0.98
 """Share of familiar rows at whose distance from the others the prior begins."""
 SHRINKAGE = 0.05
 """Share of the identity in the covariance: directions in which familiar rows do not vary at all stay finite."""
@@ -105,7 +105,7 @@ class Prior:
             blocks.append(_nearest(distances, self.tried) / self.reach - 1)
         return torch.cat(blocks).clamp(0, FARTHEST).float().to(rows.device)
 
-    def to(self, device: torch.device) -> Prior:
+    def to(self, device: torch.device | None) -> Prior:
         """The same with the heights on `device`; distances are computed on the CPU."""
         return Prior(**{**self.__dict__, "heights": self.heights.to(device)})
 
@@ -176,7 +176,7 @@ def _kept_rows(tried: Tensor, seed: int) -> Tensor:
 
 
 def _reach(rows: Tensor, tried: Tensor, seed: int) -> Tensor:
-    """q of each action, [A]: what `FAMILIAR` of the rows [L, F] in which it was tried stay below, seen as new ones.
+    """The reach q of each action, [A]: what `FAMILIAR` of the rows [L, F] in which it was tried stay below, seen as new ones.
 
     A fifth of the rows at a time is whitened and measured with the others only: in many dimensions, rows that take part in
     the covariance lie closer together than new ones do.
