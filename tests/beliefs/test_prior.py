@@ -154,7 +154,7 @@ def test_a_belief_without_a_prior_over_one_with_it_leaves_nothing_of_it(belief, 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("reach", torch.zeros(3, dtype=torch.float64)),
+        ("reach", torch.zeros(144, 3)),
         ("heights", torch.full((24, 3), torch.nan)),
         ("centre", torch.zeros(5, dtype=torch.float64)),
         ("rows", torch.zeros(4)),
@@ -266,6 +266,22 @@ def test_a_constant_feature_that_changes_is_novel(experience):
     usual, changed = (np.column_stack([fresh, np.full(60, value)]) for value in (7.0, 12.0))
     assert asks(belief, usual).mean() < 0.05
     assert asks(belief, changed).mean() > 0.9
+
+
+def test_a_kind_that_is_rare_but_known_is_familiar():
+    """Thirty of a thousand rows: they lie less densely than the others, and are left alone all the same."""
+    random = np.random.default_rng(12)
+
+    def cases(count: int, rare: int) -> tuple[np.ndarray, np.ndarray]:
+        kind = (np.arange(count) < rare).astype(int)
+        rows = random.normal(size=(count, 4))
+        rows[:, 0] += 9 * kind
+        return rows, np.column_stack([kind == 0, kind == 1, np.full(count, ASK)]).astype(float)
+
+    belief = fit_ensemble(*cases(1000, 30), **QUICK)
+    rare, _ = cases(100, 100)
+    assert asks(belief, rare).mean() < 0.25  # all of them, if one distance were usual everywhere
+    assert asks(belief, rare + np.array([0, 8.0, 0, 0])).mean() > 0.8
 
 
 def test_rows_that_repeat_leave_a_finite_reach():
