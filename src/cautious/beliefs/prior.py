@@ -30,7 +30,7 @@ from cautious.errors import BadFileError, InvalidInputError
 from cautious.seeding import stream
 from cautious.types import as_number
 
-WIDTH = 16.0
+WIDTH = 8.0
 """Width of the prior for vectors if none is given: chosen on the development sets of docs/tables.md."""
 NEIGHBOURS = 3
 """Nearest familiar rows whose mean distance counts: one alone could be an outlier itself."""
@@ -38,8 +38,6 @@ FAMILIAR = 0.98
 """Share of familiar rows at whose distance from the others the prior begins."""
 SHRINKAGE = 0.05
 """Share of the identity in the covariance: directions in which familiar rows do not vary at all stay finite."""
-SPARSE = 1.5
-"""Around rows that lie less densely than others, the prior begins at so many times their distance."""
 SMALLEST_REACH = 0.1
 """The prior begins no nearer than this many standard deviations per feature, where familiar rows are dense or repeated."""
 FEW = 0.1
@@ -202,7 +200,7 @@ def _reach(rows: Tensor, tried: Tensor, seed: int) -> Tensor:
     own = torch.where(count < ENOUGH, everywhere, own)
     # A row or two say nothing about distances: one deviation is as good as any.
     usual = own.nanquantile(FAMILIAR, dim=0).nan_to_num(1.0).clamp(min=smallest)
-    return torch.maximum(SPARSE * own.nan_to_num(0.0), usual)
+    return torch.maximum(own.nan_to_num(0.0), usual)
 
 
 def _distances(rows: Tensor, others: Tensor) -> Tensor:
