@@ -3,8 +3,8 @@
 Real images and a real belief, both from the package: a hundred reward models trained on MNIST digits at the paper's settings.
 Naming a digit right pays 1, wrong 0, and asking a person always pays 0.25.
 
-First the dial: `calibrate` finds the most cautious level that departs from ordinary behaviour by at most 5 % on familiar
-images (mean caution), certain to 95 %, from digits kept apart for that. Then other digits (familiar) and clothes (novel,
+First the dial: `calibrate` finds the most cautious level that takes another action than ordinarily on at most 5 % of familiar
+images, certain to 95 %, from digits kept apart for that. Then other digits (familiar) and clothes (novel,
 Fashion-MNIST) come in. Few digits go to a person, mostly the odd ones; most clothes do, though no model ever saw any and nobody
 said that asking is the careful thing to do.
 
@@ -66,8 +66,8 @@ def run(num_calibrate: int, num_shown: int, at_most: float) -> tuple[Calibration
 def print_table(found: Calibration, sorted_images: Sequence[Triage]) -> None:
     """The level that was found, and a line a set of images."""
     print(
-        f"level {found.level}: departs from ordinary behaviour by {found.rate:.1%} on the familiar images tried (mean "
-        f"caution), with 95 % confidence by less than {found.bound:.1%} on all"
+        f"level {found.level}: another action than ordinarily on {found.rate:.1%} of the familiar images tried, with 95 % "
+        f"confidence on less than {found.bound:.1%} of all"
     )
     print(f"{'images':<20}{'to a person':>13}{'ordinarily':>12}{'mean caution':>14}{'right, of those kept':>22}")
     for one in sorted_images:
@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> list[Triage]:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "out", help="folder of the figure")
     parser.add_argument("--calibrate", type=int, default=400, help="digits to calibrate on")
     parser.add_argument("--shown", type=int, default=150, help="images of each kind to sort")
-    parser.add_argument("--at-most", type=float, default=0.05, help="how far to depart from the usual where familiar")
+    parser.add_argument("--at-most", type=float, default=0.05, help="the share of familiar images to treat otherwise")
     chosen = parser.parse_args(argv)
     print(
         f"100 models look at {chosen.calibrate} digits to set the dial, then at {2 * chosen.shown} images ...",

@@ -22,6 +22,7 @@ _HOMES = {
     "fit_ensemble": "cautious.beliefs.fit",
     "CautiousPolicy": "cautious.policy",
     "Decision": "cautious.solvers.decision",
+    "FallbackRule": "cautious.fallback",
     "calibrate": "cautious.evaluation.calibration",
     "Calibration": "cautious.evaluation.calibration",
     "solve_bandit": "cautious.solvers.bandit",
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from cautious.beliefs.fit import fit_ensemble
     from cautious.errors import CautiousError, InvalidInputError
     from cautious.evaluation.calibration import Calibration, calibrate
+    from cautious.fallback import FallbackRule
     from cautious.ops.risk import KofN
     from cautious.policy import CautiousPolicy
     from cautious.solvers.bandit import solve_bandit

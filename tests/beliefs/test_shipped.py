@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cautious import RewardEnsemble, driving_world
+from cautious import CautiousPolicy, RewardEnsemble, driving_world
 from cautious.beliefs.ensemble import SHIPPED
 from cautious.errors import InvalidInputError, MissingFileError
 from cautious.experiments.first_look import LEVELS, first_look
@@ -23,6 +23,16 @@ def test_the_image_belief_knows_digits():
     right = (rewards.mean(dim=0).argmax(dim=1) == digits.labels[:100]).double().mean()
     assert float(right) >= 0.97  # the paper's networks together label 99.4 % correctly
     assert float((rewards[..., 10] - 0.25).abs().mean()) < 0.02
+
+
+def test_it_knows_how_far_it_differs_on_digits():
+    policy = CautiousPolicy(RewardEnsemble.load("ask-for-help"), "20-of-20")
+    digits, clothes = (load_images(name, data=EMBEDDED).images for name in ("digits", "fashion"))
+    above = [
+        float((policy.decide(images).disagreement > 1).double().mean()) for images in (digits[200:400], clothes[:200])
+    ]
+    assert above[0] < 0.12
+    assert above[1] > 0.8
 
 
 def test_caution_at_a_first_look():

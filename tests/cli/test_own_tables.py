@@ -122,3 +122,62 @@ def test_a_weak_level_is_said_to_be_one(files, capsys, monkeypatch):
     said = " ".join(capsys.readouterr().out.split())
     assert "weaker than 1-of-6" in said
     assert "level: 3-of-6" in said
+
+
+def test_a_safe_action_beside_the_levels(files, capsys):
+    train("--out", "belief")
+    belief = RewardEnsemble.load("belief")
+    main(["calibrate", "--belief", "belief", "--states", "familiar.csv", "--at-most", "0.1", "--fallback", "refer"])
+    said = " ".join(capsys.readouterr().out.split())
+    threshold = float(said.split("threshold: ")[1].split()[0])
+    assert f"--fallback refer --threshold {threshold:.6g}" in said
+    solve = ["solve", "--belief", "belief", "--states", "new.csv", "--level", "1-of-6", "--out", "solved"]
+    main([*solve, "--fallback", "refer", "--threshold", f"{threshold}"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "how far the models differ" in said
+    assert "with fallback" in said
+    with Path("solved/decisions.csv").open(newline="") as file:
+        decided = list(csv.DictReader(file))
+    for row in decided:
+        expected = "refer" if float(row["disagreement"]) > threshold else row["ordinarily"]
+        assert row["decided with fallback"] == expected
+    assert decided[-1]["decided with fallback"] == "refer"  # pulse and temperature of neither kind, and a new site
+    main([*solve, "--fallback", "refer", "--at-most", "0.4"])
+    loose = belief.familiar.threshold(0.4)
+    assert f"the models differ by more than {loose:.4g}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_rows_of_the_training_are_enough_to_calibrate(files, capsys):
+    train("--out", "belief")
+    main(["calibrate", "--belief", "belief", "--data", "log.csv", "--folds", "2", "--at-most", "0.3", "--n", "6"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "on 240 familiar states" in said
+    assert "level: " in said
+
+
+def test_a_log_with_other_actions_is_not_that_of_the_training(files, capsys):
+    train("--out", "belief")
+    Path("other.csv").write_text(Path("log.csv").read_text().replace("pill", "drip"))
+    with pytest.raises(SystemExit):
+        main(["calibrate", "--belief", "belief", "--data", "other.csv"])
+    assert "Give the table of the training" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("calibrate --belief belief", "either --states FILE"),
+        ("calibrate --belief belief --states new.csv --data log.csv", "either --states FILE"),
+        ("calibrate --belief belief --states new.csv --fallback run", "choose one of 'pill', 'refer', 'rest'"),
+        ("solve --belief belief --states new.csv --fallback run", "choose one of 'pill', 'refer', 'rest'"),
+        ("solve --belief belief --states new.csv --threshold 2", "belong to --fallback ACTION"),
+        ("solve --belief belief --states new.csv --fallback refer --threshold 2 --at-most 0.1", "give one of them"),
+        ("solve --belief belief --states new.csv --fallback refer --at-most 2", "between 0 and 1"),
+    ],
+)
+def test_mistakes_about_a_safe_action_are_named(files, capsys, arguments, says):
+    train("--out", "belief")
+    with pytest.raises(SystemExit) as stop:
+        main(arguments.split())
+    assert stop.value.code == 2
+    assert says in " ".join(capsys.readouterr().err.split())

@@ -17,7 +17,8 @@ from cautious.errors import BadFileError, InvalidInputError
 if TYPE_CHECKING:
     from cautious.beliefs.ensemble import RewardEnsemble
 
-KEPT_AS = "columns"
+KEPT_AS, OUTCOME_KEPT_AS = "columns", "outcome"
+"""Under which names a belief's settings hold what the columns of its table are."""
 MOST_CATEGORIES = 100
 """A column with more different texts than this is a name or a note, and no feature."""
 
@@ -43,6 +44,17 @@ class Outcome:
             )
         if len(set(self.columns)) < len(self.columns):
             raise InvalidInputError(f"{', '.join(map(repr, self.columns))}: a column is named twice.")
+
+    @classmethod
+    def of_training(cls, belief: RewardEnsemble) -> Outcome:
+        """The columns of the table that a belief was trained on."""
+        found = belief.settings.get(OUTCOME_KEPT_AS)
+        if not isinstance(found, dict):
+            raise InvalidInputError(
+                "belief: it does not say which columns of its table were what was done and what it paid; train it again, or "
+                "give familiar rows that it was not trained on."
+            )
+        return cls(found.get("action"), found.get("reward"), tuple(found.get("rewards") or ()))
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
-import torch
 from torch import Tensor
 
-from cautious.seeding import stream
+from cautious.beliefs.made_up import Care, unfamiliar_states
+from cautious.errors import InvalidInputError
+
+__all__ = ["BeliefWarning", "Diagnosis", "diagnose", "unfamiliar_states"]
 
 POOR = 0.5
 """An ensemble whose mean explains less than this share of the rewards' variance has not learned them."""
@@ -15,8 +19,11 @@ POOR = 0.5
 NARROW = 0.02
 """Models that differ by less than this share of the rewards' deviation hardly differ."""
 
-NUM_MADE_UP = 100
-"""States of each kind that are made up to look at a belief with."""
+BLIND = 0.1
+"""A policy that departs on a smaller share of made-up states, where it would be worth it, is not careful there."""
+
+FEW = 20
+"""Fewer made-up states than this show nothing about a policy."""
 
 
 class BeliefWarning(UserWarning):
@@ -40,34 +47,42 @@ class Diagnosis:
     """Standard deviation of the rewards themselves, action by action: what guessing each action's mean would miss by."""
     concerns: tuple[str, ...]
     """What looks wrong, in words; empty if nothing does."""
+    unfamiliar_departures: float = math.nan
+    """On what share of made-up rows that are far from all familiar ones, and where caution would be worth it, 1-of-20 takes
+    another action than ordinarily (`made_up.care_on`); NaN where there are none, or fewer than 20 models."""
+    num_unfamiliar: int = 0
+    """How many rows that is a share of."""
+    departures: tuple[tuple[str, float, int], ...] = ()
+    """The same by kind of made-up row: (kind, share, rows)."""
+
+    def describe(self) -> dict[str, Any]:
+        """As a file has it: what is not finite is left out."""
+        return {name: part for name, part in asdict(self).items() if not isinstance(part, float) or math.isfinite(part)}
+
+    @classmethod
+    def read(cls, found: Any) -> Diagnosis | None:
+        """What `describe` wrote; None where nothing is (files of before); `InvalidInputError` where it is something else."""
+        if found is None:
+            return None
+        try:
+            values = {part.name: found.get(part.name, math.nan if part.type == "float" else ()) for part in fields(cls)}
+            for name, value in values.items():
+                values[name] = {"concerns": _texts, "departures": _rows}.get(name, _number)(value)
+            return cls(**values)
+        except (AttributeError, TypeError, ValueError):
+            raise InvalidInputError(
+                "diagnosis: expected numbers and concerns, as RewardEnsemble.save writes them."
+            ) from None
 
 
-def unfamiliar_states(states: Tensor, seed: int = 0) -> Tensor:
-    """States made up from familiar ones [S, ...] that are like none of them, [2U, ...].
-
-    The first half mixes: each feature comes from another state. The second half of numbers goes beyond what was seen, three
-    times each feature's range; of images (bytes), it has each one's pixels in another order.
-    """
-    rng = stream(seed, "unfamiliar states")
-    rows = states.flatten(1).cpu()
-    shape = (NUM_MADE_UP, rows.shape[1])
-    mixed = rows.gather(0, torch.from_numpy(rng.integers(len(rows), size=shape)))
-    luck = torch.from_numpy(rng.random(shape))
-    if states.dtype == torch.uint8:
-        beyond = rows[torch.from_numpy(rng.integers(len(rows), size=NUM_MADE_UP))].gather(1, luck.argsort(dim=1))
-    else:
-        low, high = rows.amin(dim=0), rows.amax(dim=0)
-        beyond = (low + (high - low) * (3 * luck - 1)).to(rows.dtype)
-    return torch.cat([mixed, beyond]).unflatten(1, states.shape[1:])
-
-
-def diagnose(rewards: Tensor, targets: Tensor, unfamiliar: Tensor) -> Diagnosis:
+def diagnose(rewards: Tensor, targets: Tensor, unfamiliar: Tensor, care: tuple[Care, ...] = ()) -> Diagnosis:
     """Compare what M models say with what was paid, where it is known; and with each other, where nothing is.
 
     Args:
         rewards: On familiar states that were kept back, [M, S, A].
         targets: [S, A], NaN where unknown.
         unfamiliar: On `unfamiliar_states`, [M, U, A]; what is not finite does not count.
+        care: What a cautious policy does on made-up rows, by kind (`made_up.care_on`).
     """
     said, paid = rewards.double(), targets.double()
     known = ~paid.isnan()
@@ -94,7 +109,44 @@ def diagnose(rewards: Tensor, targets: Tensor, unfamiliar: Tensor) -> Diagnosis:
             "belief has little to give. Let each model start from weights of its own, and use a network that the data does "
             "not settle everywhere (a larger one, or less weight decay)."
         )
-    return Diagnosis(len(paid), error, _root_mean_square(member), familiar, elsewhere, deviation, tuple(concerns))
+    count = sum(kind.num_rows for kind in care)
+    departing = sum(kind.num_departing for kind in care) / count if count else math.nan
+    if count >= FEW and departing < BLIND:
+        concerns.append(
+            f"the belief is blind to novelty: on {count} made-up rows that are far from all familiar ones "
+            f"({', '.join(kind.name for kind in care if kind.num_rows)}) 1-of-20 takes another action than ordinarily in "
+            f"{100 * departing:.0f} %, though the models cannot know what pays there. The models differ too little, or about "
+            "the wrong thing, for a k-of-N policy to notice what is new. Use a wider prior, or a rule that goes by "
+            "Decision.disagreement if there is a safe action (cautious.FallbackRule); and look at rows that worry you."
+        )
+    return Diagnosis(
+        len(paid),
+        error,
+        _root_mean_square(member),
+        familiar,
+        elsewhere,
+        deviation,
+        tuple(concerns),
+        departing,
+        count,
+        tuple((kind.name, kind.num_departing / kind.num_rows, kind.num_rows) for kind in care if kind.num_rows),
+    )
+
+
+def _number(value: Any) -> Any:
+    if type(value) not in (int, float):
+        raise TypeError(value)
+    return value
+
+
+def _texts(found: Any) -> tuple[str, ...]:
+    if isinstance(found, str) or not all(isinstance(text, str) for text in found):
+        raise TypeError(found)
+    return tuple(found)
+
+
+def _rows(found: Any) -> tuple[tuple[str, float, int], ...]:
+    return tuple((str(name), float(share), int(rows)) for name, share, rows in found)
 
 
 def _root_mean_square(values: Tensor) -> float:

@@ -13,13 +13,14 @@ from torch import Tensor
 
 from cautious.beliefs.diagnosis import Diagnosis
 from cautious.beliefs.driving import DrivingEnsemble, DrivingNetwork
+from cautious.beliefs.familiar import FamiliarSpread
 from cautious.beliefs.fixed_shapes import filled_up
 from cautious.beliefs.networks import Network, checked_network, restored
 from cautious.beliefs.prior import Prior
 from cautious.beliefs.saved import DESCRIPTION, load_description, load_models, load_prior, save_models
 from cautious.beliefs.table import state_numbers
-from cautious.errors import InvalidInputError, MissingFileError
-from cautious.parallel import parallel_map
+from cautious.errors import BadFileError, InvalidInputError, MissingFileError
+from cautious.parallel import parallel_map, single_threaded
 from cautious.telling import Progress
 from cautious.types import (
     ArrayLike,
@@ -34,6 +35,8 @@ from cautious.types import (
 
 SHIPPED = Path(__file__).parent / "shipped"
 SHIPPED_NAMES = ("ask-for-help", "driving")
+BLOCKS_PER_TASK = 16
+"""Blocks that a thread predicts at a time, some milliseconds at least: for less, starting it takes longer than the work."""
 
 
 class RewardEnsemble:
@@ -73,6 +76,8 @@ class RewardEnsemble:
         self._states = states
         self.diagnosis: Diagnosis | None = None
         """How the models did on familiar states that were kept back, if `fit_ensemble` made them."""
+        self.familiar: FamiliarSpread | None = None
+        """How far the models differ in those states: the unit of `Decision.disagreement`."""
 
     @property
     def num_models(self) -> int:
@@ -100,6 +105,7 @@ class RewardEnsemble:
         prior = None if self.prior is None else self.prior.to(place)
         return self._as_diagnosed(RewardEnsemble(self.network, *moved, self.settings, self._states, prior))
 
+    @single_threaded
     def rewards(self, states: Any, *, progress: Progress | None = None) -> Tensor:
         """What each model says each action pays in each state, [M, S, A], float32.
 
@@ -123,9 +129,10 @@ class RewardEnsemble:
 
     def _as_diagnosed(self, same: RewardEnsemble) -> RewardEnsemble:
         """`same`, which holds these models, with what is known of them."""
-        same.diagnosis = self.diagnosis
+        same.diagnosis, same.familiar = self.diagnosis, self.familiar
         return same
 
+    @single_threaded
     def rewards_for(self, indices: ArrayLike) -> Tensor:
         """Rewards [N, S, A] of the models at `indices` [N] in the states given to `on`."""
         if self._states is None:
@@ -135,7 +142,15 @@ class RewardEnsemble:
     def save(self, folder: Path | str) -> None:
         """Write weights and settings (safetensors, JSON)."""
         network = {"network": self.network.name, **self.network.describe()}
-        save_models(as_folder(folder), network, self.settings, self.parameters, self.losses, self.prior)
+        save_models(
+            as_folder(folder), network, self.settings, self.parameters, self.losses, self.prior, self.findings()
+        )
+
+    def findings(self) -> dict[str, Any]:
+        """What was found out about the models with states that were kept back, as a file has it."""
+        diagnosis = None if self.diagnosis is None else self.diagnosis.describe()
+        familiar = None if self.familiar is None else self.familiar.describe()
+        return {name: part for name, part in (("diagnosis", diagnosis), ("familiar", familiar)) if part is not None}
 
     @classmethod
     def load(cls, folder: Path | str, network: Network | Callable[[], torch.nn.Module] | None = None) -> Any:
@@ -153,7 +168,13 @@ class RewardEnsemble:
         network = restored(found, folder / DESCRIPTION, network)
         parameters, losses = load_models(folder, found, network.num_parameters)
         sizes = len(parameters), math.prod(network.state_shape), network.num_actions
-        return cls(network, parameters, losses, found["settings"], prior=load_prior(folder, found, sizes))
+        belief = cls(network, parameters, losses, found["settings"], prior=load_prior(folder, found, sizes))
+        try:
+            belief.diagnosis = Diagnosis.read(found.get("diagnosis"))
+            belief.familiar = FamiliarSpread.read(found.get("familiar"))
+        except InvalidInputError as error:
+            raise BadFileError(f"{folder / DESCRIPTION}: {error}") from None
+        return belief
 
     @torch.no_grad()
     def _predict(self, indices: Tensor, states: tuple[Tensor, ...], progress: Progress | None) -> Tensor:
@@ -184,8 +205,12 @@ class RewardEnsemble:
             if progress is not None:
                 progress(number + 1, len(blocks))
 
+        def fill_some(task: int) -> None:
+            for number in range(task * BLOCKS_PER_TASK, min((task + 1) * BLOCKS_PER_TASK, len(blocks))):
+                fill(number)
+
         if device.type == "cpu":
-            parallel_map(fill, len(blocks))
+            parallel_map(fill_some, -(-len(blocks) // BLOCKS_PER_TASK))
         else:
             for number in range(len(blocks)):
                 fill(number)

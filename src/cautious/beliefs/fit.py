@@ -12,9 +12,11 @@ from torch import Tensor
 
 from cautious.beliefs.diagnosis import BeliefWarning, diagnose, unfamiliar_states
 from cautious.beliefs.ensemble import RewardEnsemble
+from cautious.beliefs.familiar import FamiliarSpread
 from cautious.beliefs.image_network import LEARNING_RATE, SIDE, as_images
 from cautious.beliefs.images import ImageTraining
 from cautious.beliefs.loss import checked_rewards
+from cautious.beliefs.made_up import NUM_MADE_UP, NUM_ROWS, Care, care_of, care_on
 from cautious.beliefs.module_network import ModuleNetwork, ModuleTraining, as_inputs
 from cautious.beliefs.prior import WIDTH, Prior, checked_width
 from cautious.beliefs.shards import TrainingSettings
@@ -22,6 +24,7 @@ from cautious.beliefs.training import train
 from cautious.beliefs.units import Units
 from cautious.beliefs.vector_network import VectorNetwork
 from cautious.errors import InvalidInputError
+from cautious.ops.disagreement import model_spread
 from cautious.parallel import single_threaded
 from cautious.seeding import stream
 from cautious.telling import Progress, as_progress
@@ -71,7 +74,8 @@ def fit_ensemble(
         checkpoint_dir: Folder to keep unfinished work in; the same call goes on from there.
         progress: True shows a line; or a function that is told (epochs done, epochs in all); False is silent.
         validation_fraction: Part of the states that no model sees, to look at the belief with (`ensemble.diagnosis`): warns if
-            it is too narrow or too poor. 0 trains on everything and does not look.
+            it is too narrow, too poor, or blind to what is new. They also set the unit of `Decision.disagreement`
+            (`ensemble.familiar`), if they are three or more. 0 trains on everything and does not look.
         prior: Width of each model's fixed random prior (`beliefs.prior`): it is nothing near familiar states and grows with
             the distance from them, so that models differ about states that are like nothing seen. 0 is the paper's plain
             ensemble. If not given, 8 for vectors (where each action's rewards then have a unit of their own) and for a
@@ -114,7 +118,10 @@ def fit_ensemble(
     found = RewardEnsemble(lesson.network, trained.parameters, trained.losses, kept, prior=priors)
     if len(held_out):
         made_up = _opinions_on_made_up(found, states[familiar], seed)
-        found.diagnosis = diagnose(found.rewards(states[held_out]), table[held_out], made_up)
+        opinions = found.rewards(states[held_out])
+        found.familiar = FamiliarSpread.of(model_spread(opinions).cpu())
+        care = _care_on_made_up(found, states[familiar], opinions, made_up, seed)
+        found.diagnosis = diagnose(opinions, table[held_out], made_up, care)
         for sentence in found.diagnosis.concerns:
             warnings.warn(sentence, BeliefWarning, stacklevel=3)  # past the guard of threads
     return found
@@ -127,6 +134,29 @@ def _opinions_on_made_up(belief: RewardEnsemble, familiar: Tensor, seed: int) ->
         return belief.rewards(states)
     except Exception:  # whatever a user's module may raise beyond the range of its inputs
         return torch.full((belief.num_models, 1, belief.num_actions), torch.nan, dtype=torch.float32)
+
+
+def _care_on_made_up(
+    belief: RewardEnsemble, familiar: Tensor, opinions: Tensor, made_up: Tensor, seed: int
+) -> tuple[Care, ...]:
+    """Whether a cautious policy notices rows that are far from all familiar ones; of images, those made up already.
+
+    Nothing is known where a module cannot take such rows.
+
+    Args:
+        belief: M models.
+        familiar: What they were trained on, [S, ...].
+        opinions: What they say about states that were kept back, [M, H, A].
+        made_up: What they say about `unfamiliar_states`, [M, 2U, A].
+        seed: Starts the draws of rows.
+    """
+    if familiar.dtype == torch.uint8:
+        mixed, shuffled = (half[:, :NUM_ROWS].cpu() for half in made_up.split(NUM_MADE_UP, dim=1))
+        return care_of(opinions.cpu(), {"pixels mixed": mixed, "pixels in another order": shuffled})
+    try:
+        return care_on(belief, familiar, seed)
+    except Exception:  # whatever a user's module may raise beyond the range of its inputs
+        return ()
 
 
 def _as_states(inputs: ArrayLike, network: NetworkChoice) -> Tensor:
@@ -179,6 +209,38 @@ def _split(known: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
     order = torch.from_numpy(stream(seed, "held out").permutation(len(known)))
     telling = known[order].any(dim=1)
     order, count = torch.cat([order[telling], order[~telling]]), int(fraction * int(telling.sum()))
-    familiar, held_out = order[count:], order[:count]
+    return with_needed(known, order[count:], order[:count])
+
+
+def with_needed(known: Tensor, familiar: Tensor, held_out: Tensor) -> tuple[Tensor, Tensor]:
+    """Numbers of states to learn from and to keep back, each in order: those that alone know an action ([S, A]) are learned."""
     needed = known[held_out][:, ~known[familiar].any(dim=0)].any(dim=1)
     return torch.cat([familiar, held_out[needed]]).sort().values, held_out[~needed].sort().values
+
+
+def refit(belief: RewardEnsemble, inputs: Tensor, rewards: Tensor, progress: Progress | None = None) -> RewardEnsemble:
+    """Models that are trained as those of a belief were, on other experience: inputs [S, ...], rewards [S, A].
+
+    With the same seed, settings and kind of network (`loss_weights` are not known, and equal here); all of it is learned from.
+    """
+    settings = belief.settings
+    if not isinstance(belief, RewardEnsemble) or not set(REFIT) <= set(settings):
+        raise InvalidInputError(
+            "belief: how it was trained is not known, so that it cannot be trained again; pass one that fit_ensemble made."
+        )
+    network = belief.network
+    return fit_ensemble(
+        inputs,
+        rewards,
+        network=network.module if type(network) is ModuleNetwork else network.name,
+        num_models=belief.num_models,
+        prior=settings.get("prior", 0.0),
+        **{name: settings[name] for name in REFIT},
+        device=belief.parameters.device,
+        progress=False if progress is None else progress,
+        validation_fraction=0,
+    )
+
+
+REFIT = ("num_epochs", "batch_size", "learning_rate", "weight_decay", "seed")
+"""Settings that `refit` takes over."""

@@ -37,10 +37,14 @@ def save_models(
     parameters: Tensor,
     losses: Tensor,
     prior: Prior | None = None,
+    findings: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write weights [M, P] and losses [M] of models, and their prior, then what they are and how they were trained."""
+    """Write weights [M, P] and losses [M] of models, and their prior, then what they are and how they were trained.
+
+    And what was found out about them (`RewardEnsemble.findings`).
+    """
     parts = {WEIGHTS: {"parameters": parameters, "losses": losses}}
-    described = {"format": FORMAT, **network, "settings": settings}
+    described = {"format": FORMAT, **network, "settings": settings, **(findings or {})}
     if prior is not None:
         parts[PRIOR] = prior.tensors()
         described["prior"] = {"width": prior.width}

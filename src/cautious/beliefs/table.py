@@ -28,6 +28,11 @@ class TableBelief:
         """M."""
         return len(self.table)
 
+    @property
+    def num_actions(self) -> int:
+        """A."""
+        return self.table.shape[2]
+
     def rewards(self, states: Any) -> Tensor:
         """Rewards [M, B, A] in the states of these numbers [B]."""
         return self.table[:, state_numbers(states, self.table.shape[1])]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from torch import Tensor
+
     from cautious.beliefs.columns import Columns
     from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.beliefs.tables import Table
@@ -50,14 +52,42 @@ def load_asked(belief: Path, states: Path) -> Asked:
     return Asked(models, rows, table, columns)
 
 
-def write_decisions(path: Path, asked: Asked, levels: Sequence[str], decision: Decision) -> None:
-    """The table's rows, what is new about each, what one would ordinarily do, and each level's decision and its caution.
+def load_experience_of(belief: Path, data: Sequence[Path]) -> tuple[RewardEnsemble, Tensor, Tensor]:
+    """A belief, and experience like that of its training: states [S, ...], and what each action paid there, [S, A]."""
+    from cautious.beliefs.columns import Columns, Outcome
+    from cautious.beliefs.ensemble import RewardEnsemble
+    from cautious.beliefs.experience import load_experience
+    from cautious.beliefs.tables import are_tables, read_tables
+    from cautious.errors import BadFileError, InvalidInputError
+
+    models = RewardEnsemble.load(belief)
+    if not isinstance(models, RewardEnsemble):
+        raise InvalidInputError(f"belief={str(belief)!r} is about driving; see 'cautious watch driving --help'.")
+    if not are_tables(data):
+        return models, *load_experience(data)
+    table, columns = read_tables(data), Columns.of(models)
+    actions, rewards = Outcome.of_training(models).of(table)
+    if actions != columns.actions:
+        raise BadFileError(
+            f"{table.path}: its actions are {', '.join(map(repr, actions))}; those of the training were "
+            f"{', '.join(map(repr, columns.actions))}. Give the table of the training."
+        )
+    return models, columns.states(table), rewards
+
+
+def write_decisions(
+    path: Path, asked: Asked, levels: Sequence[str], decision: Decision, fallback: Decision | None = None
+) -> None:
+    """The table's rows, and beside each what is new about it, how far the models differ, and what is decided.
+
+    That is: what one would ordinarily do, and each level's decision and its caution.
 
     Args:
         path: The file to write.
         asked: Whose rows.
         levels: L of them.
         decision: Of these levels, [L, S], or of one, [S].
+        fallback: Of a rule with a safe action, [S].
     """
     import csv
 
@@ -68,11 +98,15 @@ def write_decisions(path: Path, asked: Asked, levels: Sequence[str], decision: D
     assert columns is not None
     added = {"new": ["; ".join(remarks) for remarks in columns.remarks(table)]}
     ordinary = decision.ordinary.reshape(len(levels), -1, decision.ordinary.shape[-1])[0]  # the same beside every level
+    added["disagreement"] = [f"{value:.3f}" for value in decision.disagreement.tolist()]
     added["ordinarily"] = [columns.actions[best] for best in ordinary.argmax(dim=1).tolist()]
     actions, caution = (part.reshape(len(levels), -1).tolist() for part in (decision.action, decision.caution))
     for level, own, departure in zip(levels, actions, caution, strict=True):
         added[f"decided {level}"] = [columns.actions[action] for action in own]
         added[f"caution {level}"] = [f"{value:.4f}" for value in departure]
+
+    if fallback is not None:
+        added["decided with fallback"] = [columns.actions[action] for action in fallback.action.tolist()]
 
     # A table that was decided about before has these columns: they are written anew.
     kept = [place for place, name in enumerate(table.header) if name not in added]

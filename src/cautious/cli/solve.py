@@ -24,6 +24,12 @@ class Solve:
     Example: cautious solve --rewards rewards.safetensors --mdp world.safetensors --level 1-of-20 --out solution
 
     Example: cautious solve --belief belief --states new.csv --level 1-of-20 --out decisions
+
+    Where one action is known to be safe, a plain rule stands beside the levels: do what one ordinarily would, but the safe
+    action where the models differ more than they do in familiar states. It refers every odd row, and needs no k-of-n; the
+    levels need no safe action, and are careful only where the decision is in doubt.
+
+    Example: cautious solve --belief belief --states new.csv --fallback ask --at-most 0.05 --out decisions
     """
 
     rewards: Path | None = None
@@ -35,6 +41,15 @@ class Solve:
     (.csv) with the columns that the belief was trained on."""
     level: tuple[str, ...] = ("1-of-20",)
     """How cautious: k-of-n averages the k worst of n sampled models. Several levels are solved in one go."""
+    fallback: str | None = None
+    """The safe action, if there is one: its name in the table of the training, or its number. It is taken where the models
+    differ by more than --threshold; decisions.csv has it beside the levels, under 'decided with fallback'."""
+    threshold: float | None = None
+    """With --fallback: the disagreement above which it is taken, as 'cautious calibrate --fallback' finds it. 1 (if neither
+    this nor --at-most is given) is what 95 % of familiar states stay below; without --belief it is in units of the reward."""
+    at_most: float | None = None
+    """With --fallback, instead of --threshold: the share of familiar states in which it may be taken, on average, by the states
+    that 'cautious train' kept back. 'cautious calibrate' gives a guarantee."""
     mdp: Path | None = None
     """Tensors "transitions" [S, A, S] or [S*A, S], "initial_state_dist" [S] and "discount" (one number)."""
     regime: Literal["auto", "all-states", "single-state"] = "auto"
@@ -54,16 +69,21 @@ class Solve:
 
     def run(self) -> None:
         """Load, solve, write, and show the certificate."""
+        import torch
+
+        from cautious.beliefs.familiar import in_units_of
         from cautious.beliefs.files import FORMAT, save_json, save_tensors
         from cautious.cli.asked import write_decisions
         from cautious.cli.console import console, say
-        from cautious.cli.tables import actions_table, caution_table, certificate_table
-        from cautious.solvers.decision import beside_ordinary, decision_of
+        from cautious.cli.tables import actions_table, caution_table, certificate_table, disagreement_table
+        from cautious.fallback import with_fallback
+        from cautious.solvers.decision import beside_ordinary, decision_of, spread_of
         from cautious.solvers.solve import parse_levels
         from cautious.types import as_folder
 
         as_folder(self.out, "out")
         asked, mdp = self._asked(), self._mdp()
+        rule = self._fallback_rule(asked)
         rewards = self._rewards(asked)
         solution = self._solved(rewards, mdp)
         policies = {
@@ -80,8 +100,19 @@ class Solve:
         solved = best.reshape(len(self.level), *best.shape[-2:])
         pair = beside_ordinary(solved, parse_levels(self.level), rewards, mdp)
         cautious, ordinary = (policies.reshape(best.shape) for policies in pair)
-        decision = decision_of(cautious, ordinary, lambda: rewards)
-        decisions = {"action": decision.action, "caution": decision.caution, "ordinary_policy": ordinary.contiguous()}
+        familiar = None if asked is None else asked.belief.familiar
+        decision = decision_of(cautious, ordinary, lambda: rewards, in_units_of(familiar, spread_of(rewards)))
+        decisions = {
+            "action": decision.action,
+            "caution": decision.caution,
+            "ordinary_policy": ordinary.contiguous(),
+            "disagreement": decision.disagreement,
+        }
+        fallback = None
+        if rule is not None:
+            usual = decision_of(pair[1][0], pair[1][0], decision.opinions, decision.disagreement)
+            fallback = with_fallback(usual, *rule)
+            decisions["fallback_action"] = fallback.action
         files = {"policy.safetensors": save_tensors(self.out / "policy.safetensors", policies | decisions)}
         save_json(
             self.out / "certificate.json",
@@ -89,18 +120,50 @@ class Solve:
             files,
         )
         columns = None if asked is None else asked.columns
+        names = None if columns is None else columns.actions
         if asked is not None and columns is not None:
-            write_decisions(self.out / DECISIONS, asked, self.level, decision)
+            write_decisions(self.out / DECISIONS, asked, self.level, decision, fallback)
         else:
             (self.out / DECISIONS).unlink(missing_ok=True)  # of other states
-        console.print(
-            actions_table(self.level, decision.action, pair[1][0], None if columns is None else columns.actions)
-        )
+        actions = decision.action.reshape(len(self.level), -1)
+        if fallback is not None:
+            actions = torch.cat([actions, fallback.action[None]])
+        rules = (*self.level, *(() if fallback is None else ("with fallback",)))
+        console.print(actions_table(rules, actions, pair[1][0], names))
         console.print(certificate_table(self.level, certificates))
         console.print(caution_table(self.level, decision.caution))
+        console.print(disagreement_table(decision.disagreement, familiar is not None))
+        if rule is not None:
+            referred = int((decision.disagreement > rule[1]).sum())
+            total = len(decision.disagreement)
+            say(f"{self.fallback}: in {referred:,} of {total:,} states the models differ by more than {rule[1]:.4g}")
         say(f"wrote {self.out / 'policy.safetensors'} and {self.out / 'certificate.json'}")
         if columns is not None:
             say(f"decisions, row by row: {self.out / DECISIONS}")
+
+    def _fallback_rule(self, asked: Asked | None) -> tuple[int, float] | None:
+        """The number of the safe action, and the disagreement above which it is taken; None if no such action is named."""
+        from cautious.errors import InvalidInputError
+        from cautious.fallback import parse_action
+
+        if self.fallback is None:
+            if self.threshold is not None or self.at_most is not None:
+                raise InvalidInputError("threshold and at_most belong to --fallback ACTION, which is not given.")
+            return None
+        if self.threshold is not None and self.at_most is not None:
+            raise InvalidInputError("threshold and at_most say the same in two ways; give one of them.")
+        names = None if asked is None or asked.columns is None else asked.columns.actions
+        number = parse_action(
+            int(self.fallback) if names is None and self.fallback.isdecimal() else self.fallback, names
+        )
+        if self.threshold is not None:
+            return number, self.threshold
+        familiar = None if asked is None else asked.belief.familiar
+        if familiar is None:
+            raise InvalidInputError(
+                "threshold: give one, in units of the reward: no familiar states were kept back that would set it."
+            )
+        return number, 1.0 if self.at_most is None else familiar.threshold(self.at_most)
 
     def _asked(self) -> Asked | None:
         """A belief and states, unless there is an array of rewards."""

@@ -49,6 +49,17 @@ def caution_table(levels: Sequence[str], caution: Tensor) -> Table:
     return table
 
 
+def disagreement_table(disagreement: Tensor, familiar: bool) -> Table:
+    """How far the models differ in the states asked about, [S]; whether in units of familiar states."""
+    unit = "1: what 95 % of familiar states stay below" if familiar else "in units of the reward"
+    table = Table(title="how far the models differ", caption=f"disagreement; {unit}")
+    for heading in ("states", "median", "most", *(("states above 1",) if familiar else ())):
+        table.add_column(heading, justify="right")
+    numbers = [f"{len(disagreement):,}", f"{float(disagreement.median()):.3g}", f"{float(disagreement.max()):.3g}"]
+    table.add_row(*numbers, *((f"{int((disagreement > 1).sum()):,}",) if familiar else ()))
+    return table
+
+
 def actions_table(levels: Sequence[str], actions: Tensor, ordinary: Tensor, names: Sequence[str] | None) -> Table:
     """In how many states each action is taken, ordinarily (policy [S, A]) and at each level (actions [S], or [L, S])."""
     num_actions = ordinary.shape[-1]
@@ -84,13 +95,16 @@ def columns_table(columns: Features, rewards: Tensor) -> Table:
 
 
 def calibration_table(found: Calibration) -> Table:
-    """The levels tried, from ordinary to cautious."""
-    title = f"mean caution on familiar states: at most {found.at_most:g} with confidence {found.confidence:g}"
-    table = Table(title=title)
-    for heading in ("level", "mean caution", "p-value", ""):
+    """The levels tried, from ordinary to cautious; or the threshold of a rule."""
+    what = "mean caution" if found.measure == "total-variation" else "share of decisions that depart"
+    average = found.guarantee == "average"
+    certain = "on average" if average else f"with confidence {found.confidence:g}"
+    table = Table(title=f"{what} on {found.num_states:,} familiar states: at most {found.at_most:g} {certain}")
+    number = "to expect" if average else "p-value"
+    for heading in ("level" if found.threshold is None else "threshold", "rate", number, ""):
         table.add_column(heading, justify="left" if heading == "level" else "right")
     for level, rate, p_value in found.tried:
-        kept = p_value <= 1 - found.confidence
+        kept = p_value <= (found.at_most if average else 1 - found.confidence)
         table.add_row(level, f"{rate:.4f}", f"{p_value:.3g}", "allowed" if kept else "too much, or not enough states")
     return table
 
@@ -210,6 +224,12 @@ def diagnosis_table(diagnosis: Diagnosis) -> Table:
         "and on made-up states, like nothing seen, by": diagnosis.unfamiliar_disagreement,
     }.items():
         table.add_row(what, f"{value:.3g}")
+    if diagnosis.num_unfamiliar:
+        kinds = ", ".join(f"{kind} {100 * share:.0f} %" for kind, share, _ in diagnosis.departures)
+        table.caption = (
+            f"1-of-20 takes another action than ordinarily on {100 * diagnosis.unfamiliar_departures:.0f} % of "
+            f"{diagnosis.num_unfamiliar} made-up rows that are far from all familiar ones ({kinds})"
+        )
     return table
 
 

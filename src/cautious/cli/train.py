@@ -92,7 +92,7 @@ class Train:
         import shutil
         import warnings
 
-        from cautious.beliefs.columns import KEPT_AS
+        from cautious.beliefs.columns import KEPT_AS, OUTCOME_KEPT_AS
         from cautious.beliefs.diagnosis import BeliefWarning
         from cautious.beliefs.fit import fit_ensemble
         from cautious.beliefs.saved import DESCRIPTION
@@ -103,6 +103,7 @@ class Train:
         if (folder / DESCRIPTION).exists():
             raise InvalidInputError(f"out={str(folder)!r} holds a belief already; choose another folder, or delete it.")
         columns, *experience = self._experience()
+        outcome = {"action": self.action, "reward": self.reward, "rewards": list(self.rewards)}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BeliefWarning)  # said below, as part of the look at it
             belief = fit_ensemble(
@@ -121,7 +122,7 @@ class Train:
                 prior=self.prior,
             )
         if columns is not None:
-            belief.settings[KEPT_AS] = columns.described()
+            belief.settings |= {KEPT_AS: columns.described(), OUTCOME_KEPT_AS: outcome}
         belief.save(folder)
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         return belief

@@ -1,136 +1,280 @@
-"""The dial, calibrated: the most cautious level that leaves familiar behaviour alone, with a guarantee."""
+"""The dial, calibrated: as careful as possible while familiar decisions stay what they ordinarily are, with a guarantee."""
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
 from typing import Any
 
-import scipy.stats
+import torch
 from torch import Tensor
 
+from cautious.beliefs.familiar import in_units_of
 from cautious.errors import InvalidInputError
+from cautious.evaluation.cross_fitting import on_fresh_states
+from cautious.fallback import FallbackRule
+from cautious.ops.rates import (
+    above_p_value,
+    average_bound,
+    binomial_p_value,
+    binomial_upper_bound,
+    smallest_rate,
+    upper_bound,
+)
 from cautious.ops.risk import KofN
 from cautious.policy import CautiousPolicy
+from cautious.solvers.decision import departs, spread_of
 from cautious.telling import Progress, as_progress
-from cautious.types import LARGEST_COUNT, as_number
+from cautious.types import LARGEST_COUNT, as_number, parse_choice
 
 
 class CalibrationWarning(UserWarning):
     """A dial could not be calibrated with the states given."""
 
 
+class Measure(StrEnum):
+    """What is bounded on familiar states."""
+
+    DECISIONS = "decisions"
+    """The share of decisions that depart: whose most likely action is none that the ordinary policy takes."""
+    TOTAL_VARIATION = "total-variation"
+    """The mean caution: the share of departing actions where they are drawn from the policy (`deterministic=False`)."""
+
+
+class Guarantee(StrEnum):
+    """What kind of promise."""
+
+    CONFIDENCE = "confidence"
+    """With the confidence asked for, over the draw of the familiar states, the rate is at most `at_most`."""
+    AVERAGE = "average"
+    """On average over that draw the rate is at most `at_most`: above it for some draws, below for others."""
+
+
 @dataclass(frozen=True)
 class Calibration:
-    """The level to use, and what is known about it."""
+    """The level to use (of a rule, the threshold), and what is known about it."""
 
     level: KofN
+    """Of a `FallbackRule`, the level of its policy, which stays."""
     rate: float
-    """Mean caution on the familiar states given: how far it departs from ordinary behaviour there (total variation,
-    not the share of states in which it does)."""
+    """The share of the familiar states given in which it departs from ordinary behaviour; with
+    ``measure="total-variation"`` the mean caution there."""
     bound: float
-    """With the confidence asked for, the rate on all familiar states is below this (`at_most`, or less)."""
+    """With the confidence asked for (or on average), the rate on all familiar states is below this (`at_most`, or less)."""
     at_most: float
     confidence: float
     tried: tuple[tuple[str, float, float], ...]
-    """(level, rate, p-value of "the rate is above `at_most`") from ordinary to cautious, up to the first that failed."""
+    """(level, rate, p-value of "the rate is above `at_most`") from ordinary to cautious, up to the first that failed.
+
+    On average, the rate to expect in place of the p-value. Of a rule, its threshold alone."""
+    measure: str = "decisions"
+    num_states: int = 0
+    """How many familiar states the rate is of."""
+    threshold: float | None = None
+    """Of a `FallbackRule`: the disagreement above which to refer; infinite where nothing could be shown."""
+    guarantee: str = "confidence"
 
 
 def calibrate(
-    policy: CautiousPolicy,
+    policy: CautiousPolicy | FallbackRule | Any,
     familiar_states: Any,
+    rewards: Any = None,
     *,
-    at_most: float = 0.02,
+    at_most: float = 0.05,
     confidence: float = 0.95,
+    measure: str = "decisions",
+    guarantee: str = "confidence",
+    folds: int = 5,
     progress: bool | Progress = True,
 ) -> Calibration:
-    """Find the most cautious level whose rate of departing from ordinary behaviour on familiar states stays low.
+    """Find the most cautious level that departs from ordinary behaviour in at most a given share of familiar decisions.
 
-    The rate is the mean caution (`Decision.caution`), not the share of states in which anything differs.
-
+    A decision departs where its action (the most likely one) is none that the ordinary policy takes (`Decision.departs`).
     Levels n-of-n, (n-1)-of-n, ... 1-of-n are tested in this order, each against "its rate is above `at_most`", until one cannot
     reject it (fixed-sequence testing; Angelopoulos et al., "Learn then Test", 2021). So with probability `confidence` over
-    the draw of the familiar states, the level that comes out keeps its promise on all of them.
+    the draw of the familiar states, the level that comes out keeps its promise on all of them. The test is exact (Clopper and
+    Pearson, 1934): with B states and no departure among them, rates above 1 - (1 - confidence)^(1/B) are ruled out, so that 5 %
+    takes 59 states; 40 states rule out 7.2 % (`smallest_rate`).
+
+    Of a `FallbackRule` the threshold is what is looked for: the lowest that refers at most that share, by the same test.
 
     Args:
-        policy: Its belief, and n of its level; its k is what is looked for. An ordinary policy (n-of-n) never departs.
+        policy: Its belief, and n of its level; its k is what is looked for. An ordinary policy (n-of-n) never departs. Or a
+            belief, for levels of 1-of-20; or a `FallbackRule`.
         familiar_states: States like those to come, and not those that the belief was trained on: [B, ...] as `decide` takes.
+        rewards: With it no states need to be set aside (cross-fitting): `familiar_states` are then those of the training, and
+            this is what actions paid in them, [S, A] as `fit_ensemble` takes it. The belief is trained again `folds` times,
+            each time without a part of the states, and decides about that part. The promise then is about beliefs that are
+            trained on a little less, and its confidence is approximate: the parts' decisions are not quite independent.
         at_most: The rate that is allowed, in (0, 1).
         confidence: How certain to be, in (0, 1). With fewer states than these two need, it warns and returns n-of-n.
-        progress: True shows a line; or a function that is told (iterations done, iterations in all); False is silent.
+        measure: "decisions"; or "total-variation", to bound the mean caution (`Decision.caution`) instead, for policies whose
+            actions are drawn (`predict(deterministic=False)`).
+        guarantee: "confidence"; or "average", a weaker promise that few states can keep: the next familiar decision departs
+            with probability at most `at_most`, over the draw of the states too (conformal risk control). 5 % takes 19 states.
+        folds: With `rewards`: into how many parts to cut the states.
+        progress: True shows a line; or a function that is told (steps done, steps in all); False is silent.
 
     Returns:
-        `Calibration`. The policy given stays as it is: the one to use is ``CautiousPolicy(belief, found.level)``.
+        `Calibration`. What is given stays as it is: the policy to use is ``CautiousPolicy(belief, found.level)``, the rule
+        ``FallbackRule(belief, action, threshold=found.threshold)``.
     """
-    if not isinstance(policy, CautiousPolicy):
-        raise InvalidInputError(f"policy is a {type(policy).__name__}; pass a cautious.CautiousPolicy.")
+    own = _as_policy(policy)
     for name, value in (("at_most", at_most), ("confidence", confidence)):
         if not 0 < as_number(value) < 1:
             raise InvalidInputError(f"{name}={value!r} must be between 0 and 1, both excluded.")
-    n = policy.level.n
-    levels = [KofN(k, n) for k in range(n, 0, -1)]
-    caution = policy.caution_at(levels, familiar_states, as_progress(progress, "calibrating"))  # [L, B]
-    tried, chosen = [], None
-    for level, rates in zip(levels, caution.unbind(), strict=True):
-        rate = float(rates.mean())
-        p_value = 0.0 if level.k == n else above_p_value(rates, at_most)
-        tried.append((str(level), rate, p_value))
-        if p_value > 1 - confidence:
-            break
-        chosen = level, rates
-    assert chosen is not None
-    level, rates = chosen
-    if level.k == n > 1:
-        _warn_of_no_caution(len(rates), at_most, confidence, tried[-1])
-    bound = upper_bound(rates, 1 - confidence) if level.k < n else 0.0
-    return Calibration(level, float(rates.mean()), min(bound, at_most), at_most, confidence, tuple(tried))
+    kind, promise = parse_choice(Measure, measure, "measure"), parse_choice(Guarantee, guarantee, "guarantee")
+    told = as_progress(progress, "calibrating")
+    if isinstance(own, FallbackRule):
+        if kind != Measure.DECISIONS:
+            raise InvalidInputError(f"measure={measure!r}: a FallbackRule has decisions only; leave it out.")
+        scores = on_fresh_states(partial(_scores, own), own.policy, familiar_states, rewards, folds, told)
+        return _calibrated_rule(own, scores, at_most, confidence, promise)
+    losses = on_fresh_states(partial(_losses, kind), own, familiar_states, rewards, folds, told)
+    return _calibrated_level(own.level.n, losses, at_most, confidence, kind, promise)
 
 
-def _warn_of_no_caution(num_states: int, at_most: float, confidence: float, failed: tuple[str, float, float]) -> None:
-    """Say why the ordinary level came out: too few states to show any rate, even nought, or models that differ too much."""
-    needed = math.log(1 - confidence) / math.log1p(-at_most)  # (1 - at_most)^B <= 1 - confidence; may be infinite
-    if num_states < needed:
-        enough = (
-            f"give at least {math.ceil(needed)}, or" if needed <= LARGEST_COUNT else "no number of states is enough:"
+def _as_policy(policy: Any) -> CautiousPolicy | FallbackRule:
+    if isinstance(policy, (CautiousPolicy, FallbackRule)):
+        return policy
+    if not callable(getattr(policy, "rewards", None)):
+        raise InvalidInputError(
+            f"policy is a {type(policy).__name__}; pass a cautious.CautiousPolicy, a cautious.FallbackRule or a belief."
         )
-        text = (
-            f"familiar_states: {num_states} are too few to show a rate of at most {at_most:g} with confidence {confidence:g}, "
-            f"so the ordinary level came out; {enough} allow more."
-        )
-    else:
-        level, rate, _ = failed
-        text = (
-            f"no cautious level could be shown to depart by at most {at_most:g}: {level} departs by {rate:.3g} on the "
-            f"{num_states} familiar states, so the ordinary level came out. Allow more (at_most), give more states, or train "
-            "models that agree better where things are familiar (more data, more epochs)."
-        )
-    warnings.warn(text, CalibrationWarning, stacklevel=3)
+    return CautiousPolicy(policy)
 
 
-def above_p_value(losses: Tensor, threshold: float) -> float:
-    """p-value of "the mean is above `threshold`" for losses in [0, 1], [B]: Hoeffding and Bentkus, the lower of the two.
+def _losses(measure: Measure, policy: CautiousPolicy, states: Any, progress: Progress | None) -> Tensor:
+    """How far each level from n-of-n to 1-of-n departs in each state, [L, B], in [0, 1]."""
+    levels = [KofN(k, policy.level.n) for k in range(policy.level.n, 0, -1)]
+    if measure == Measure.TOTAL_VARIATION:
+        return policy.caution_at(levels, states, progress)
+    policies, ordinary = policy.policies_at(levels, states, progress)
+    return departs(policies.argmax(dim=-1), ordinary).double()
 
-        min( exp(-n h(min(r, α), α)),  e · P(Bin(n, α) <= ⌈n r⌉) ),   h(a, b) = a ln(a/b) + (1-a) ln((1-a)/(1-b))
 
-    Bates et al. (2021), "Distribution-free, risk-controlling prediction sets", proposition 5 with Bentkus (2004).
+def _scores(rule: FallbackRule, policy: CautiousPolicy, states: Any, progress: Progress | None) -> Tensor:
+    """The disagreement above which a rule refers each state, [B]; infinite where its policy departs whatever the threshold.
+
+    In units of the rule's own belief, also where `policy` has another, trained on a part of the states.
     """
-    n, mean = len(losses), float(losses.mean())
-    hoeffding = math.exp(-n * _relative_entropy(min(mean, threshold), threshold))
-    bentkus = math.e * float(scipy.stats.binom.cdf(math.ceil(n * mean - 1e-9), n, threshold))
-    return min(1.0, hoeffding, bentkus)
+    decision = policy.decide(states)
+    disagreement = in_units_of(rule.policy.familiar, spread_of(decision.opinions()))
+    return torch.where(decision.departs, torch.inf, disagreement)
 
 
-def upper_bound(losses: Tensor, delta: float) -> float:
-    """The smallest threshold that `above_p_value` rejects at `delta`: an upper confidence bound on the mean, by bisection."""
-    low, high = float(losses.mean()), 1.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (low, middle) if above_p_value(losses, middle) <= delta else (middle, high)
-    return high
+def _calibrated_level(
+    n: int, losses: Tensor, at_most: float, confidence: float, measure: Measure, guarantee: Guarantee
+) -> Calibration:
+    """The most cautious level that is shown to stay below, by losses [L, B] from n-of-n to 1-of-n."""
+    limit = at_most if guarantee == Guarantee.AVERAGE else 1 - confidence
+    shown: Callable[[Tensor], float]
+    bounded: Callable[[Tensor], float]
+    if guarantee == Guarantee.AVERAGE:
+        losses = losses.cummax(dim=0).values  # what departs at a weaker level counts: losses must grow with caution
+        shown = bounded = _to_expect
+    elif measure == Measure.DECISIONS:
+        shown, bounded = partial(_exact_p_value, rate=at_most), partial(_exact_bound, delta=limit)
+    else:
+        shown, bounded = partial(above_p_value, threshold=at_most), partial(upper_bound, delta=limit)
+    tried, chosen = [], 0
+    for number, own in enumerate(losses):
+        value = shown(own) if number else 0.0  # the ordinary level never departs
+        tried.append((str(KofN(n - number, n)), float(own.mean()), value))
+        if value > limit:
+            break
+        chosen = number
+    own = losses[chosen]
+    if chosen == 0 < n - 1:
+        _warn_of_no_caution(_too_few(len(own), at_most, confidence, guarantee), len(own), at_most, tried[-1], measure)
+    bound = min(bounded(own), at_most) if chosen else 0.0
+    level, rate = KofN(n - chosen, n), float(own.mean())
+    return Calibration(
+        level, rate, bound, at_most, confidence, tuple(tried), str(measure), len(own), None, str(guarantee)
+    )
 
 
-def _relative_entropy(a: float, b: float) -> float:
-    first = a * math.log(a / b) if a > 0 else 0.0
-    second = (1 - a) * math.log((1 - a) / (1 - b)) if a < 1 else 0.0
-    return first + second
+def _to_expect(losses: Tensor) -> float:
+    return average_bound(float(losses.sum()), len(losses))
+
+
+def _exact_p_value(losses: Tensor, rate: float) -> float:
+    return binomial_p_value(int(losses.sum()), len(losses), rate)
+
+
+def _exact_bound(losses: Tensor, delta: float) -> float:
+    return binomial_upper_bound(int(losses.sum()), len(losses), delta)
+
+
+def _calibrated_rule(
+    rule: FallbackRule, scores: Tensor, at_most: float, confidence: float, guarantee: Guarantee
+) -> Calibration:
+    """The lowest threshold that is shown to refer at most that share, by the scores [B] of familiar states.
+
+    Above the j-th smallest of B scores lies more than `at_most` of all familiar states with probability
+    P(Bin(B, at_most) <= B - j), whatever their distribution (Wilks, 1941); and on average at most (B - j + 1) / (B + 1).
+    """
+    count, ordered = len(scores), scores.sort().values
+    if guarantee == Guarantee.AVERAGE:
+        limit, values = at_most, [average_bound(above, count) for above in range(count)]
+    else:
+        limit, values = 1 - confidence, [binomial_p_value(above, count, at_most) for above in range(count)]
+    allowed = sum(value <= limit for value in values) - 1  # the values rise; so many states may be above the threshold
+    threshold = math.inf if allowed < 0 else float(ordered[count - 1 - allowed])
+    if math.isinf(threshold):
+        few = _too_few(count, at_most, confidence, guarantee)
+        _warn_of_no_referral(few, count, at_most, int(scores.isinf().sum()))
+    above = int((scores > threshold).sum())
+    average = guarantee == Guarantee.AVERAGE
+    bound = average_bound(above, count) if average else binomial_upper_bound(above, count, 1 - confidence)
+    bound = 0.0 if math.isinf(threshold) else min(bound, at_most)
+    tried = ((f"{threshold:.4g}", above / count, values[max(allowed, 0)]),)
+    kinds = str(Measure.DECISIONS), count, threshold, str(guarantee)
+    return Calibration(rule.policy.level, above / count, bound, at_most, confidence, tried, *kinds)
+
+
+def _too_few(num_states: int, at_most: float, confidence: float, guarantee: Guarantee) -> str:
+    """What so few states can show, and how many more it takes; nothing if they are enough."""
+    on_average = math.ceil(1 / at_most - 1 - 1e-9) if at_most > 1 / LARGEST_COUNT else math.inf
+    needed = math.log(1 - confidence) / math.log1p(-at_most)  # (1 - at_most)^B <= 1 - confidence; may be infinite
+    needed = on_average if guarantee == Guarantee.AVERAGE else needed
+    if num_states >= needed:
+        return ""
+    enough = f"give at least {math.ceil(needed)}, or" if needed <= LARGEST_COUNT else "no number of states is enough:"
+    few = f"familiar_states: {num_states} are too few to show a rate of at most {at_most:g}"
+    if guarantee == Guarantee.AVERAGE:
+        return f"{few} on average; {enough} allow more."
+    likely = -math.expm1(num_states * math.log1p(-at_most))
+    average = f' On average (guarantee="average") {on_average} are enough.' if on_average <= num_states else ""
+    return (
+        f"{few} with confidence {confidence:g}; {enough} allow more. If nothing departs in any of them, {num_states} show at "
+        f"most {smallest_rate(num_states, confidence):.2g} with this confidence, or at most {at_most:g} with confidence "
+        f"{likely:.2g}.{average} To use the states of the training too, pass them with their rewards (cross-fitting)."
+    )
+
+
+def _warn_of_no_caution(
+    few: str, num_states: int, at_most: float, failed: tuple[str, float, float], measure: Measure
+) -> None:
+    """Say why the ordinary level came out: too few states to show any rate, even nought, or models that differ too much."""
+    level, rate, _ = failed
+    what = f"takes another action than ordinarily in {rate:.3g} of"
+    what = f"departs by {rate:.3g} on" if measure == Measure.TOTAL_VARIATION else what
+    text = few or (
+        f"no cautious level could be shown to depart by at most {at_most:g}: {level} {what} the {num_states} familiar states. "
+        "Allow more (at_most), give more states, or train models that agree better where things are familiar (more data, more "
+        "epochs). With a safe action, a cautious.FallbackRule can be calibrated to any rate."
+    )
+    warnings.warn(f"{text} The ordinary level came out.", CalibrationWarning, stacklevel=4)
+
+
+def _warn_of_no_referral(few: str, num_states: int, at_most: float, departing: int) -> None:
+    text = few or (
+        f"the rule's own policy departs from ordinary behaviour in {departing} of {num_states} familiar states, more than "
+        f"{at_most:g} allows whatever the threshold; give the rule a less cautious policy, or a belief for the ordinary one."
+    )
+    warnings.warn(f"{text} A threshold that refers nothing came out.", CalibrationWarning, stacklevel=4)

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cautious.ops.disagreement import model_spread
 from cautious.ops.risk import KofN
 from cautious.solvers.optimal import optimal_actions, optimal_policy, undisputed
-from cautious.solvers.rewards import as_rewards, mean_reward, model_blocks
+from cautious.solvers.rewards import BLOCK_BYTES, as_rewards, mean_reward, model_blocks
 from cautious.worlds.mdp import TabularMDP
 
 
@@ -28,6 +29,18 @@ class Decision:
     ordinary: Tensor
     """The ordinary policy, [B, A]; in an MDP, of several that are equally good, the one nearest to `probabilities`."""
     _opinions: Callable[[], Tensor] = field(repr=False)
+    disagreement: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))
+    """How far the models differ in each state, [B] (`ops.disagreement.model_spread`), in units of familiar states: 95 % of
+    familiar states that no model was trained on stay below 1. In units of the reward where the policy knows no familiar
+    states (`CautiousPolicy.familiar` is None). In an MDP it is about this state's rewards, not about what follows."""
+    gap: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))
+    """How much more k-of-N value any policy could have in each state, at most, [B], in units of the reward: 0 where no model
+    objects to the ordinary policy. NaN in an MDP, where states belong together (`Solution.certificate`), and for a rule."""
+
+    @property
+    def departs(self) -> Tensor:
+        """Where another action is taken than ordinarily, [B] (`departs`)."""
+        return departs(self.action, self.ordinary)
 
     def opinions(self) -> Tensor:
         """What each model says each action pays, [M, B, A]; computed on demand."""
@@ -103,6 +116,36 @@ def total_variation(policy: Tensor, ordinary: Tensor) -> Tensor:
     return 0.5 * (policy - ordinary).abs().sum(dim=-1)
 
 
-def decision_of(cautious: Tensor, ordinary: Tensor, opinions: Callable[[], Tensor]) -> Decision:
+def departs(action: Tensor, ordinary: Tensor) -> Tensor:
+    """Where an action is not one that the ordinary policy takes, π_ordinary(a|s) = 0: [..., B], [..., B, A] -> [..., B].
+
+    The action of a decision is its most likely one. Where several actions are equally good ordinarily, none of them departs.
+    """
+    shared = ordinary.expand(*action.shape, ordinary.shape[-1])
+    return shared.gather(-1, action.unsqueeze(-1)).squeeze(-1) == 0
+
+
+def decision_of(
+    cautious: Tensor,
+    ordinary: Tensor,
+    opinions: Callable[[], Tensor],
+    disagreement: Tensor,
+    gap: Tensor | None = None,
+) -> Decision:
     """The decision that a cautious policy [..., B, A] makes, beside the ordinary one (the same or [B, A])."""
-    return Decision(cautious.argmax(dim=-1), cautious, total_variation(cautious, ordinary), ordinary, opinions)
+    caution = total_variation(cautious, ordinary)
+    unknown = torch.full_like(caution, torch.nan)
+    action = cautious.argmax(dim=-1)
+    return Decision(action, cautious, caution, ordinary, opinions, disagreement, unknown if gap is None else gap)
+
+
+def spread_of(rewards: Any) -> Tensor:
+    """How far models differ in each state, [M, S, A] -> [S]; a block at a time, so that large ones fit."""
+    if isinstance(rewards, Tensor):
+        size = max(1, BLOCK_BYTES // (8 * max(1, len(rewards) * rewards.shape[-1])))  # states in float64 at a time
+        return torch.cat([model_spread(block) for block in rewards.split(size, dim=1)]).cpu()
+    source = as_rewards(rewards)
+    mean, squares = mean_reward(source), torch.zeros(source.num_states, dtype=torch.float64, device=source.device)
+    for _, block in model_blocks(source):
+        squares += (block - mean).square().sum(dim=0).mean(dim=-1)
+    return (squares / source.num_models).sqrt().cpu()

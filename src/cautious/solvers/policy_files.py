@@ -59,7 +59,7 @@ def _stamp(belief: RewardEnsemble) -> str:
     """Changes with anything that is written of an ensemble."""
     prior = () if belief.prior is None else belief.prior.tensors().values()
     weights = fingerprint_of(belief.parameters, belief.losses, *prior)
-    return checksum_of([belief.network.name, belief.network.describe(), belief.settings, weights])
+    return checksum_of([belief.network.name, belief.network.describe(), belief.settings, weights, belief.findings()])
 
 
 def load_policy(folder: Path, network: Any) -> tuple[dict[str, Any], RewardEnsemble | Tensor, TabularMDP | None]:
