@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from cautious import CautiousPolicy, RewardEnsemble, fit_ensemble
 from cautious.beliefs.columns import Columns, Outcome
+from cautious.beliefs.diagnosis import BeliefWarning
 from cautious.beliefs.files import load_json, save_json
 from cautious.beliefs.prior import FARTHEST, Prior
 from cautious.beliefs.tables import read_table
@@ -45,7 +46,8 @@ def belief(experience) -> RewardEnsemble:
 
 @pytest.fixture(scope="module")
 def plain(experience) -> RewardEnsemble:
-    return fit_ensemble(*experience, prior=0, **QUICK)
+    with pytest.warns(BeliefWarning, match="blind to novelty"):
+        return fit_ensemble(*experience, prior=0, **QUICK)
 
 
 @pytest.mark.parametrize("feature", range(4))
