@@ -2,25 +2,27 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+DEV := .venv/.dev-ready
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 .PHONY: demo test check format bench docs clean
 
 demo: $(READY)
 	$(BIN)/cautious demo
 
-test: $(READY)
+test: $(DEV)
 	$(BIN)/pytest -n 2 --dist worksteal
 
-check: $(READY)
+check: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(READY)
+format: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY)
+bench: $(DEV)
 	$(BIN)/python -m benchmarks
 
 docs: .venv/.docs-ready
@@ -30,12 +32,17 @@ clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis demo site examples/out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# What the package needs to run; tests, checks and benchmarks need more, which `make demo` does without.
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cautious needs Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(PIP) .
 	touch $(READY)
 
-.venv/.docs-ready: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+$(DEV): $(READY)
+	$(PIP) '.[dev]'
+	touch $(DEV)
+
+.venv/.docs-ready: $(DEV)
+	$(PIP) '.[docs]'
 	touch .venv/.docs-ready

@@ -1,6 +1,6 @@
 """Choices that the paper leaves open, tried out: behaviour on digits and clothes of networks that were trained either way.
 
-python -m benchmarks.training_choices reward-scale --data FOLDER [--task TASK]     on rewards, and on a tenth of them
+python -m benchmarks.training_choices reward-scale --data FOLDER [--task TASK]     on rewards in three units (deviation D18)
 python -m benchmarks.training_choices draw --data FOLDER                           on three draws of 1 % of the digits
 
 Some minutes on a GPU. `reward-scale --scale small --device cpu` takes the smaller sizes and the package's own images: about
@@ -25,7 +25,7 @@ from cautious.experiments.image_settings import ImageExperiment, Variant, image_
 from cautious.experiments.image_studies import behaviour_of
 from cautious.experiments.images import reward_table, training_data
 from cautious.experiments.surroundings import surroundings_line
-from cautious.worlds.images import TASKS
+from cautious.worlds.images import TASKS, RewardUnit
 
 MEASURES = ("correct_probability", "help_probability", "index")
 
@@ -34,11 +34,16 @@ Way = tuple[str, Variant, ImageTraining]
 
 
 def reward_scales(experiment: ImageExperiment, data: ImageData) -> Iterator[Way]:
-    """The main variant's rewards, and a tenth of them."""
-    table = reward_table(experiment, experiment.main, data.train.labels)
-    for scale in (1.0, 0.1):
-        lesson = ImageTraining(data.train.images, scale * table, experiment.image_task.loss_weights)
-        yield f"rewards x {scale:g}", experiment.main, lesson
+    """The main variant's rewards as printed, a tenth of them, and in tenths with help undivided where the task has a choice."""
+    printed = replace(experiment.main, unit=RewardUnit.AS_PRINTED)
+    table = reward_table(experiment, printed, data.train.labels)
+    tables = {"as printed": table, "a tenth of everything": table / 10}
+    if experiment.image_task.weighted_loss:
+        tenths = replace(experiment.main, unit=RewardUnit.TENTHS)
+        tables["in tenths, help undivided"] = reward_table(experiment, tenths, data.train.labels)
+    for words, rewards in tables.items():
+        lesson = ImageTraining(data.train.images, rewards, experiment.image_task.loss_weights)
+        yield f"rewards {words}", experiment.main, lesson
 
 
 def draws(experiment: ImageExperiment, data: ImageData) -> Iterator[Way]:

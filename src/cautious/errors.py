@@ -29,6 +29,10 @@ class ClusterError(CautiousError, RuntimeError):
     """A cluster that cannot be reached, or whose workers cannot do what they are asked."""
 
 
+class ClusterWarning(UserWarning):
+    """Machines of a cluster that give results of their own."""
+
+
 class FolderInUseError(CautiousError):
     """Another process is writing to the same run."""
 

@@ -10,13 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.crew import Board
 from cautious.beliefs.familiar import FEWEST, FamiliarSpread, in_units_of
 from cautious.beliefs.observations import as_batch
 from cautious.beliefs.table import TableBelief, state_numbers
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.ops.risk import KofN
-from cautious.parallel import parallel_map, single_thread, single_threaded
+from cautious.parallel import single_threaded
 from cautious.seeding import stream
 from cautious.solvers.bandit import solve_bandit
 from cautious.solvers.decision import (
@@ -36,6 +35,7 @@ from cautious.types import (
     Sampling,
     as_float_tensor,
     as_folder,
+    as_number,
     as_path,
     check_shape,
     check_size,
@@ -46,7 +46,11 @@ from cautious.types import (
 from cautious.worlds.mdp import TabularMDP
 
 NUM_ITERATIONS = 200
-"""T of the solver where none is named."""
+"""T of the solver in an MDP and with queue sampling, where none is named."""
+MOST_ITERATIONS = 2000
+"""Of a state's own game, where none are named: nearly all are certified long before."""
+TOLERANCE = 1e-4
+"""A state's game ends when its gap is at most this share of the range of the rewards there."""
 
 
 class Belief(Protocol):
@@ -78,10 +82,11 @@ class CautiousPolicy:
         level: KofN | str = "1-of-20",
         *,
         mdp: TabularMDP | None = None,
-        num_iterations: int = NUM_ITERATIONS,
+        num_iterations: int | None = None,
         sampling: str = "exact",
         seed: int = 0,
         familiar_states: Any = None,
+        tolerance: float = TOLERANCE,
     ) -> None:
         """Wrap a belief.
 
@@ -90,19 +95,27 @@ class CautiousPolicy:
                 array [M, S, A].
             level: How cautious: a `KofN` or ``"k-of-n"``.
             mdp: The world, where actions move it.
-            num_iterations: T of the solver.
+            num_iterations: T of the solver. If not given, 200 in an MDP or with queue sampling, and otherwise as many as each
+                state's game needs to be certified, 2,000 at most.
             sampling: ``"exact"`` (no chance, so that the same state gets the same decision), or the paper's ``"queue"``.
             seed: Starts queue sampling, and draws of `predict(deterministic=False)`.
             familiar_states: States like those of the training that no model was trained on, at least three, as `decide` takes
                 them: they set the unit of `Decision.disagreement`. Not needed where `fit_ensemble` kept some back
                 (`validation_fraction`).
+            tolerance: A state's game ends when no policy can be better by more than this share of the range of the rewards
+                there (`Decision.gap`); 0 makes all iterations. In an MDP and with queue sampling it plays no part.
         """
         if isinstance(belief, (str, Path)):
             raise InvalidInputError(f"belief={str(belief)!r} is a name; pass what RewardEnsemble.load makes of it.")
         self.belief: Any = belief if callable(getattr(belief, "rewards", None)) else TableBelief(belief)
         self.level = KofN.parse(level)
         self.mdp = mdp
-        self._num_iterations = parse_count(num_iterations, "num_iterations")
+        self._num_iterations = None if num_iterations is None else parse_count(num_iterations, "num_iterations")
+        if not 0 <= as_number(tolerance) < 1:
+            raise InvalidInputError(
+                f"tolerance={tolerance!r} must be in [0, 1): a share of the range of a state's rewards."
+            )
+        self._tolerance = float(tolerance)
         self._sampling = parse_choice(Sampling, sampling, "sampling")
         self._draws = stream(seed, "predict")
         self._seed = int(seed)
@@ -131,8 +144,9 @@ class CautiousPolicy:
             opinions = self.belief.rewards(numbers)
             return decision_of(cautious, ordinary, lambda: opinions, in_units_of(self.familiar, spread_of(opinions)))
         rewards = self._rewards(states)
-        policies, ordinary = self._solve(rewards, [self.level], None)
-        return decision_of(policies[0], ordinary, lambda: rewards, in_units_of(self.familiar, spread_of(rewards)))
+        policies, ordinary, gap = self._solve(rewards, [self.level], None)
+        disagreement = in_units_of(self.familiar, spread_of(rewards))
+        return decision_of(policies[0], ordinary, lambda: rewards, disagreement, gap[0])
 
     def _familiar_spread(self, states: Any) -> FamiliarSpread:
         found = FamiliarSpread.of(spread_of(self._rewards(states)))
@@ -182,7 +196,7 @@ class CautiousPolicy:
             numbers = state_numbers(states, self.mdp.num_states)
             policies, ordinary = policies[:, numbers], ordinary[:, numbers]
         else:
-            policies, ordinary = self._solve(self._rewards(states), levels, progress)
+            policies, ordinary, _ = self._solve(self._rewards(states), levels, progress)
         return policies, ordinary.expand_as(policies)
 
     def save(self, folder: Path | str) -> None:
@@ -209,6 +223,7 @@ class CautiousPolicy:
             "num_iterations": self._num_iterations,
             "sampling": str(self._sampling),
             "seed": self._seed,
+            "tolerance": self._tolerance,
             **own,
         }
 
@@ -216,6 +231,7 @@ class CautiousPolicy:
     def restored(cls, described: Mapping[str, Any], belief: Any, mdp: TabularMDP | None) -> CautiousPolicy:
         """The policy that `described` tells of, with its belief and world; `InvalidInputError` where it tells of none."""
         options = {name: described.get(name) for name in ("num_iterations", "sampling", "seed")}
+        options["tolerance"] = described.get("tolerance", TOLERANCE)
         policy = cls(belief, described.get("level"), mdp=mdp, **options)  # type: ignore[arg-type]
         policy._own_familiar = FamiliarSpread.read(described.get("familiar"))
         return policy
@@ -226,46 +242,47 @@ class CautiousPolicy:
         check_size(rewards, "belief")
         return rewards
 
-    def _solve(self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
-        """Policies of levels [L, B, A], and the ordinary one [B, A]; a game is played only where models differ."""
+    def _solve(
+        self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Policies of levels [L, B, A], the ordinary one [B, A], and certified gaps [L, B].
+
+        A game is played only where models differ; level n-of-n, the mean of all that are drawn, is the ordinary policy.
+        """
         for level in levels:
             level.rank_weights(len(rewards))  # says so if n exceeds the models there are
         ordinary = ordinary_policy(rewards)
-        policies, states = ordinary.repeat(len(levels), 1, 1), disputed(rewards, ordinary).nonzero().flatten()
-        played = [number for number, level in enumerate(levels) if level.k < level.n]  # n-of-n is the ordinary policy
+        policies, gaps = ordinary.repeat(len(levels), 1, 1), torch.zeros(len(levels), len(ordinary)).double()
+        states = disputed(rewards, ordinary).nonzero().flatten()
+        played = [number for number, level in enumerate(levels) if level.k < level.n]
         if played and len(states):
-            games = self._play(rewards, states, [levels[number] for number in played], progress)
-            for number, policy in zip(played, games, strict=True):
-                policies[number, states] = policy
+            found = self._play(rewards[:, states.to(rewards.device)], [levels[number] for number in played], progress)
+            for number, policy, gap in zip(played, *found, strict=True):
+                policies[number, states], gaps[number, states] = policy, gap
         elif progress is not None:
-            progress(self._num_iterations, self._num_iterations)
-        return policies, ordinary
+            progress(1, 1)
+        return policies, ordinary, gaps
 
-    def _play(self, rewards: Tensor, states: Tensor, levels: Sequence[KofN], progress: Progress | None) -> Tensor:
-        """The best policies that the games of these levels come to in some states, [L, b, A]; on the CPU some states a core.
+    def _play(self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
+        """The best policies that the games of some states [M, b, A] come to, [L, b, A], and their gaps [L, b]."""
+        if self._sampling is Sampling.EXACT and rewards.device.type == "cpu":
+            from cautious.solvers.per_state import play_states  # loads the compiler: only where a game is played
 
-        Threads that share the small operations of one game would wait for each other in each of them, for long on a busy
-        machine; states are games of their own.
-        """
-        on_the_cpu = rewards.device.type == "cpu"
-        pieces = _pieces(states) if on_the_cpu else [states]
-        board = Board(len(pieces), self._num_iterations, progress)
-
-        def play(number: int) -> Tensor:
-            with torch.inference_mode():  # a fifth of the time for a single state, where calls cost more than numbers
-                return solve_bandit(
-                    rewards[:, pieces[number].to(rewards.device)],
-                    list(levels),
-                    regime="single-state",
-                    num_iterations=self._num_iterations,
-                    sampling=self._sampling,
-                    seed=self._seed,
-                    track_exact=True,
-                    progress=lambda done, total: board.tell(number, done),
-                ).best_policy
-
-        best = parallel_map(play, len(pieces), board.stop) if on_the_cpu else [play(0)]
-        return torch.cat(best, dim=1).cpu()
+            most = MOST_ITERATIONS if self._num_iterations is None else self._num_iterations
+            games = play_states(rewards, levels, num_iterations=most, tolerance=self._tolerance, progress=progress)
+            return games.policy, games.upper - games.lower
+        solution = solve_bandit(
+            rewards,
+            list(levels),
+            regime="single-state",
+            num_iterations=self._num_iterations or NUM_ITERATIONS,
+            sampling=self._sampling,
+            seed=self._seed,
+            track_exact=True,
+            progress=progress,
+        )
+        best = solution.best_policy
+        return best.cpu(), solution.certificate(best).gap.cpu()
 
     def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
         """Policies of levels in all states of an MDP, and the ordinary one beside each, twice [L, S, A]."""
@@ -275,7 +292,7 @@ class CautiousPolicy:
             mdp,
             self.belief.table,
             list(levels),
-            num_iterations=self._num_iterations,
+            num_iterations=self._num_iterations or NUM_ITERATIONS,
             sampling=self._sampling,
             seed=self._seed,
             progress=progress,
@@ -286,14 +303,3 @@ class CautiousPolicy:
         """One action a row, drawn from the policy [B, A]: [B]."""
         luck = self._draws.random((len(probabilities), 1)) * probabilities.sum(axis=1, keepdims=True)
         return np.minimum((probabilities.cumsum(axis=1) <= luck).sum(axis=1), probabilities.shape[1] - 1)
-
-
-STATES_A_PIECE = 64
-"""At least as many states a core, below which calls cost more than numbers."""
-
-
-def _pieces(states: Tensor) -> list[Tensor]:
-    """Numbers of states, cut for the cores there are."""
-    with single_thread() as num_threads:
-        count = min(num_threads, -(-len(states) // STATES_A_PIECE))
-    return list(states.split(-(-len(states) // count)))

@@ -6,8 +6,6 @@ import sys
 import time
 from collections.abc import Callable
 
-from cautious.types import parse_flag
-
 Progress = Callable[[int, int], None]
 """Called with (steps done, steps in all)."""
 
@@ -38,6 +36,8 @@ class Estimate:
 
 def as_progress(progress: bool | Progress | None, title: str) -> Progress | None:
     """Whom to tell: a function as it is; for True a line on standard error, in a file or a notebook one now and then."""
+    from cautious.types import parse_flag  # loads torch, which a command's --help does without
+
     if progress is None or callable(progress):
         return progress
     if not parse_flag(progress, "progress"):

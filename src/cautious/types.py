@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
+from cautious.writing import explained
 
 ArrayLike: TypeAlias = Tensor | np.ndarray | Sequence[Any]
 """What is accepted wherever an array comes in; tensors come out."""
@@ -118,11 +120,16 @@ def as_path(value: Any, name: str) -> Path:
 
 
 def as_folder(value: Any, name: str = "folder") -> Path:
-    """`value` as a folder to write in, which is there or can be made: no file is in its way."""
+    """`value` as a folder to write in, which is there or can be made: no file is in its way, and it may be written.
+
+    Asked before long work begins, which would otherwise end with nothing to show.
+    """
     path = as_path(value, name)
     there = next(part for part in (path, *path.parents) if part.exists())
     if not there.is_dir():
         raise InvalidInputError(f"{name}={str(path)!r}: {there} is a file; choose a folder, or a new name.")
+    with explained(path):
+        tempfile.TemporaryFile(dir=there).close()
     return path
 
 

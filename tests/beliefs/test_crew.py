@@ -9,10 +9,10 @@ from cautious.beliefs.crew import fair_shard_size, shards_of
 from cautious.beliefs.driving import familiar_network
 from cautious.beliefs.training import Shard, TrainingSettings, train, train_shard
 
-SETTINGS = TrainingSettings(num_models=20, num_epochs=2, batch_size=800, learning_rate=1e-3, weight_decay=1e-5)
+SETTINGS = TrainingSettings(num_models=40, num_epochs=2, batch_size=800, learning_rate=1e-3, weight_decay=1e-5)
 
 
-LAST = ["models-00015-00015", "models-00016-00019"]
+LAST = ["models-00030-00031", "models-00032-00039"]
 
 
 class BackwardsCrew:
@@ -47,7 +47,7 @@ def expected(network):
 def test_others_train_the_same_bits(network, expected):
     crew, told = BackwardsCrew(), []
     ours = train(network, SETTINGS, crew=crew, progress=lambda done, total: told.append((done, total)))
-    assert crew.trained == [range(16, 20), range(8, 16), range(0, 8)]  # three workers, one round of whole blocks
+    assert crew.trained == [range(32, 40), range(16, 32), range(0, 16)]  # three workers, one round of whole blocks
     assert torch.equal(ours.parameters, expected.parameters)
     assert torch.equal(ours.losses, expected.losses)
     assert told[0] == (0, 6)
@@ -58,12 +58,12 @@ def test_what_others_have_finished_is_kept_and_not_given_out_again(network, expe
     with pytest.raises(KeyboardInterrupt):
         train(network, SETTINGS, checkpoint_dir=tmp_path, crew=BackwardsCrew(leaves_after=2))
     assert sorted(path.name for path in tmp_path.glob("models-*")) == [
-        "models-00008-00015.safetensors",
-        "models-00016-00019.safetensors",
+        "models-00016-00031.safetensors",
+        "models-00032-00039.safetensors",
     ]
     again = BackwardsCrew()
     ours = train(network, SETTINGS, checkpoint_dir=tmp_path, crew=again)
-    assert again.trained == [range(0, 8)]
+    assert again.trained == [range(0, 16)]
     assert torch.equal(ours.parameters, expected.parameters)
     third = BackwardsCrew()
     assert torch.equal(train(network, SETTINGS, checkpoint_dir=tmp_path, crew=third).losses, expected.losses)
@@ -72,7 +72,7 @@ def test_what_others_have_finished_is_kept_and_not_given_out_again(network, expe
 
 def test_a_crew_goes_on_with_what_this_process_began_and_the_other_way_round(network, expected, tmp_path):
     def stop(done, total):
-        if done == 3:  # of 10 shards x 2 epochs
+        if done == 3:  # of 20 shards x 2 epochs
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -88,7 +88,7 @@ def test_a_crew_goes_on_with_what_this_process_began_and_the_other_way_round(net
     here = train(network, SETTINGS, shard_size=3, checkpoint_dir=tmp_path / "b")
     assert torch.equal(here.parameters, expected.parameters)
     names = sorted(path.stem for path in (tmp_path / "b").glob("models-*"))
-    assert names == [*(f"models-{first:05d}-{first + 2:05d}" for first in range(0, 15, 3)), *LAST]
+    assert names == [*(f"models-{first:05d}-{first + 2:05d}" for first in range(0, 30, 3)), *LAST]
 
 
 def test_an_overlapping_checkpoint_is_left_alone(network, expected, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -23,9 +24,10 @@ from cautious.beliefs.images import ImageTraining
 from cautious.beliefs.module_network import ModuleNetwork, ModuleTraining
 from cautious.beliefs.shards import TrainingSettings
 from cautious.beliefs.training import train
-from cautious.errors import ClusterError, InvalidInputError
+from cautious.errors import ClusterError, ClusterWarning, InvalidInputError
 from cautious.experiments.image_settings import image_experiment_at
 from cautious.experiments.images import run_images
+from cautious.experiments.launch.rounding import rounding_fingerprint
 from cautious.experiments.store import Store
 from cautious.worlds.driving import driving_world
 
@@ -51,16 +53,21 @@ def place():
 
 
 @pytest.fixture(scope="module")
-def address(place):
-    """That of a cluster of two nodes."""
+def cluster(place):
+    """A cluster of two nodes."""
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(True, head_node_args={"num_cpus": 1, "include_dashboard": False, "object_store_memory": STORE})
     try:
         cluster.add_node(num_cpus=1, object_store_memory=STORE)
-        yield cluster.address
+        yield cluster
     finally:
         cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def address(cluster):
+    return cluster.address
 
 
 @pytest.fixture(scope="module")
@@ -213,6 +220,36 @@ def test_an_error_of_ours_comes_back_as_it_was_raised(engine, monkeypatch):
     monkeypatch.setattr("cautious.experiments.launch.cluster.package_versions", lambda: {"torch": "1.0"})
     with pytest.raises(ClusterError, match=r"has torch .*, not 1\.0; .*install the same versions"):
         engine.run_tasks(refuse, None, [1], torch.device("cpu"), lambda number, outcome: None)
+
+
+def test_a_worker_that_rounds_otherwise_is_named(engine, cluster):
+    """A third node whose torch and oneDNN use other instructions, as on a machine with another kind of CPU."""
+    other = cluster.add_node(
+        num_cpus=1,
+        object_store_memory=STORE,
+        env_vars={"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"},
+    )
+    found = []
+
+    def everywhere(count: int) -> None:
+        for _ in range(20):
+            engine.run_tasks(where, None, range(3), torch.device("cpu"), lambda number, now: found.append(now))
+            if len({outcome.result for outcome in found}) == count:
+                break
+
+    def where(shared, piece, tell):
+        time.sleep(0.5)
+        return ray.get_runtime_context().get_node_id()
+
+    try:
+        assert wait_until(lambda: ray.cluster_resources().get("CPU") == 3)
+        with pytest.warns(ClusterWarning, match=rf"worker {platform.node()} .* rounds otherwise than this machine"):
+            everywhere(3)
+    finally:
+        cluster.remove_node(other)
+    assert wait_until(lambda: ray.cluster_resources().get("CPU") == 2)
+    by_node = {outcome.result: outcome.rounding for outcome in found}
+    assert sorted(by_node.values()).count(rounding_fingerprint("cpu")) == 2  # and no warning about these two
 
 
 def test_one_that_fails_stops_those_beside_it(engine):

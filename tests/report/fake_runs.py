@@ -23,12 +23,24 @@ NUM_LABELS = {"digits": 10, "fashion": 10, "letters": 26}
 class FakeRun:
     """Builds a store; by default one that bears every claim out at the paper's sizes."""
 
-    def __init__(self, folder, task, *, letters=True, num_models=2000, num_digits=60_000, num_iterations=100, runs=3):
+    def __init__(
+        self,
+        folder,
+        task,
+        *,
+        setting="main",
+        letters=True,
+        num_models=None,
+        num_digits=60_000,
+        num_iterations=100,
+        runs=3,
+    ):
         self.task, self.runs, self.num_iterations = image_task(task), runs, num_iterations
-        experiment = image_experiment_at(task, "paper")
+        experiment = image_experiment_at(task, "paper", setting=setting)
         settings = experiment.as_settings()
+        self.num_dial_images = experiment.num_dial_images
         for variant in settings["variants"].values():
-            variant["training"]["num_models"] = num_models
+            variant["training"]["num_models"] = num_models or variant["training"]["num_models"]
         self.sets = ["digits", "fashion", *(["letters"] if letters else [])]
         sizes = {"digits": 10_000, "fashion": 10_000, "letters": 20_800}
         settings["data"] = {"digits, train": f"{num_digits} images, 0, made up"} | {
@@ -192,7 +204,7 @@ def bearing_out(folder, task, **options):
         for images in run.sets:
             for bit in run.bits:
                 run.behaviour(variant, images, bit, **usual(run, variant, images, bit))
-                if variant == run.variants[0]:
+                if variant == run.variants[0] and run.num_dial_images:
                     run.studies(images, bit)
     run.store.save(f"belief-{run.variants[0]}", {"seconds": 3600.0})
     return run
@@ -206,4 +218,4 @@ def usual(run, variant, images, bit=None):
         return paper_digits(run, variant, bit)
     if bit is False:
         return {"help": NONE, "index": WITHOUT}
-    return {"help": BY_VARIANT[run.task.name][variant, images]}
+    return {"help": BY_VARIANT[run.task.name][variant.split("-draw-")[0], images]}

@@ -7,7 +7,9 @@ import json
 import pytest
 from fake_runs import HELP, INDEX, bearing_out, scaled, usual
 
+from cautious.experiments.image_settings import Setting
 from cautious.report.image_ledger import CLAIMS, image_ledger
+from cautious.report.image_run import ImageRun
 
 ROWS = {
     "ask-for-help": (
@@ -41,6 +43,10 @@ ROWS = {
 }
 
 
+OBSERVATIONS = {"AH8, letters, the paper's numbers", "NO2, optim", "NO3, optim"}
+"""What the paper does not claim: numbers beside a claim, never judged."""
+
+
 def verdicts(run):
     return {verdict.claim: verdict for verdict in image_ledger(run.store)}
 
@@ -49,7 +55,8 @@ def verdicts(run):
 def test_a_run_like_the_paper_bears_every_claim_out(task, tmp_path):
     found = verdicts(bearing_out(tmp_path, task))
     assert tuple(found) == (*ROWS[task], "CV1", "CO1")
-    assert {claim: verdict.word for claim, verdict in found.items()} == dict.fromkeys(found, "shown")
+    words = dict.fromkeys(found, "shown") | dict.fromkeys(OBSERVATIONS & set(found), "observation")
+    assert {claim: verdict.word for claim, verdict in found.items()} == words
     assert set(ROWS) == set(CLAIMS)
 
 
@@ -69,7 +76,7 @@ BREAKS = {
         *("ask-for-help", "help-0.25", "digits", None),
         *("help", lambda x: changed(x, "single", 0, 0.0384)),
     ),
-    "AH2, all-images": ("ask-for-help", "help-0.25", "digits", None, "help", lambda x: changed(x, "all", 3, 0.0002001)),
+    "AH2, all-images": ("ask-for-help", "help-0.25", "digits", None, "help", lambda x: changed(x, "all", 3, 0.00041)),
     "AH2, single-image": (
         "ask-for-help",
         "help-0.25",
@@ -116,7 +123,6 @@ BREAKS = {
         *("non-obvious", "non-obvious", "fashion", None),
         *("index", lambda x: INDEX | {"optim": 3.4}),
     ),
-    "NO2, optim": ("non-obvious", "non-obvious", "fashion", None, "index", lambda x: INDEX | {"optim": 4.9}),
     "HA1": ("help-if-available", "help-0.05", "fashion", True, "help", lambda x: x | {"optim": 0.07}),
     "HA2": ("help-if-available", "help-0.05", "fashion", False, "help", lambda x: changed(x, "all", 1, 0.0051)),
     "HA2, letters": (
@@ -124,7 +130,7 @@ BREAKS = {
         *("index", lambda x: changed(x, "all", 1, 3.9)),
     ),
     "HA3": ("help-if-available", "help-0.05", "fashion", True, "index", lambda x: changed(INDEX, "all", 0, 4.1)),
-    "HA4": ("help-if-available", "help-0.05", "digits", True, "correct", lambda x: changed(x, "single", 0, 0.88)),
+    "HA4": ("help-if-available", "help-0.05", "digits", True, "correct", lambda x: changed(x, "single", 0, 0.8615)),
     "HA5": ("help-if-available", "help-0.02", "fashion", True, "help", lambda x: changed(x, "all", 3, 0.0301)),
     "DE1": ("data-extent", "extent-1", "fashion", None, "help", lambda x: changed(x, "single", 0, 0.38)),
     "DE2": ("data-extent", "extent-10", "fashion", None, "help", lambda x: scaled(HELP, 0.59)),
@@ -137,7 +143,6 @@ ALSO = {
     "AH5": {"AH8"},
     "AH5, letters": {"AH8, letters"},
     "AH6": {"AH5, the paper's numbers", "AH6, the paper's numbers"},
-    "NO2, the paper's sentence": {"NO2, optim"},
 }
 """Claims that cannot but fall together."""
 
@@ -155,7 +160,7 @@ def test_breaking_a_rule_breaks_its_claim_and_no_other(claim, tmp_path):
 
 def test_small_runs_are_judged_by_their_orderings_only(tmp_path):
     found = verdicts(bearing_out(tmp_path, "ask-for-help", num_models=40, num_digits=6000))
-    compared = {name for name in found if name.endswith("numbers")} | {"AH1", "CO1"}
+    compared = {name for name in found if name.endswith("numbers")} - OBSERVATIONS | {"AH1", "CO1"}
     assert {name for name, verdict in found.items() if verdict.word == "not run"} == compared
     assert "40 models and 6,000 digits" in found["AH3, the paper's numbers"].numbers
     assert "1-of-20 29.00" in found["AH3, the paper's numbers"].numbers
@@ -195,6 +200,17 @@ def test_missing_stages_are_named(task, tmp_path):
     assert {verdict.word for verdict in image_ledger(run.store)} == {"not run"}
 
 
+def test_rewards_of_help_that_were_run_are_shown_while_others_are_missing(tmp_path):
+    run = bearing_out(tmp_path, "help-if-available")
+    (tmp_path / "help-0.2-fashion-available.json").unlink()
+    found = verdicts(run)
+    assert (found["HA5"].word, found["HA5, letters"].word) == ("not run", "shown")
+    assert "stage help-0.2-fashion-available is missing; so far help-0.02 / help-0.05, %" in found["HA5"].numbers
+    assert "1-of-20 40.00 / 80.00" in found["HA5"].numbers
+    (tmp_path / "help-0.02-fashion-available.json").unlink()
+    assert verdicts(run)["HA5"].numbers == "not run: stage help-0.02-fashion-available is missing"
+
+
 def test_letters_that_look_like_digits(tmp_path):
     run = bearing_out(tmp_path, "ask-for-help")
     arrays = run.store.arrays("help-0.25-letters")
@@ -221,6 +237,41 @@ def test_values_that_still_move_have_not_levelled_off(tmp_path):
     assert "non-obvious fashion, all-images" in found.numbers
     short = bearing_out(tmp_path / "short", "non-obvious", num_iterations=59)
     assert verdicts(short)["CV1"].word == "not run"
+
+
+def test_differences_below_the_papers_last_decimal_are_ties(tmp_path):
+    run = bearing_out(tmp_path, "ask-for-help")
+    before = usual(run, "help-0.25", "digits")
+    for rises_to, word in ((0.00029, "shown"), (0.00031, "not shown")):  # from 0.020 % to 0.029 %, and to 0.031 %
+        help_on_digits = before["help"] | {"all": (0.0002, rises_to, 0.0002, 0.0002)}
+        run.behaviour("help-0.25", "digits", **before | {"help": help_on_digits})
+        assert verdicts(run)["AH2, all-images"].word == word
+
+
+def test_small_steps_do_not_add_up_to_a_tie(tmp_path):
+    run = bearing_out(tmp_path, "ask-for-help")
+    before = usual(run, "help-0.25", "digits")
+    climbing = before["help"] | {"all": (0.0002, 0.00026, 0.00032, 0.0002)}
+    run.behaviour("help-0.25", "digits", **before | {"help": climbing})
+    assert verdicts(run)["AH2, all-images"].word == "not shown"
+
+
+def test_an_observation_has_numbers_and_no_verdict(tmp_path):
+    run = bearing_out(tmp_path, "non-obvious")
+    run.behaviour("non-obvious", "fashion", index=INDEX | {"optim": 4.0})
+    found = verdicts(run)["NO2, optim"]
+    assert (found.shown, found.word) == (None, "observation")
+    assert "optim 4.00, the highest level 5.00" in found.numbers
+    assert [verdict.claim for verdict in image_ledger(run.store) if verdict.shown is False] == []
+
+
+@pytest.mark.parametrize("task", ["non-obvious", "help-if-available"])
+def test_both_units_are_judged_by_the_same_rules(task, tmp_path):
+    tenths = bearing_out(tmp_path / "tenths", task)
+    printed = bearing_out(tmp_path / "printed", task, setting="as-printed")
+    assert ImageRun(tenths.store).setting is Setting.MAIN
+    assert ImageRun(printed.store).setting is Setting.AS_PRINTED
+    assert image_ledger(tenths.store) == image_ledger(printed.store)
 
 
 def test_help_that_is_never_asked_for_on_digits_is_in_order(tmp_path):

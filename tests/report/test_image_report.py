@@ -10,10 +10,12 @@ from fake_runs import FakeRun, bearing_out
 
 from cautious.cli.main import main
 from cautious.errors import InvalidInputError
+from cautious.experiments.image_settings import Setting
 from cautious.experiments.store import Store
 from cautious.report.contents import CONTENTS, chosen_of, facts_of, figures_of, ledger_of, tables_of
 from cautious.report.figures import save_figure
 from cautious.report.html import write_report
+from cautious.report.image_run import ImageRun
 
 TASKS = ("ask-for-help", "non-obvious", "help-if-available", "data-extent")
 
@@ -83,6 +85,17 @@ class TestCommandLine:
         assert "Familiar digits" in out
         assert (tmp_path / "drawn" / "figures" / "dial.png").exists()
         assert not (tmp_path / "drawn" / "report.html").exists()
+
+    def test_a_setting_has_a_folder_of_its_own(self, tmp_path, capsys, monkeypatch):
+        monkeypatch.delenv("CAUTIOUS_DATA", raising=False)
+        monkeypatch.setenv("CAUTIOUS_CACHE", str(tmp_path / "cache"))
+        monkeypatch.chdir(tmp_path)
+        main(["reproduce", "data-extent", "--setting", "draws", "--scale", "smoke", "--device", "cpu"])
+        assert "Help on fashion, draw by draw" in capsys.readouterr().out
+        check_page(Store.open(tmp_path / "runs" / "data-extent-draws-smoke"))
+        main(["reproduce", "non-obvious", "--setting", "as-printed", "--scale", "smoke", "--device", "cpu"])
+        run = ImageRun(Store.open(tmp_path / "runs" / "non-obvious-as-printed-smoke"))
+        assert run.setting is Setting.AS_PRINTED
 
     def test_bad_requests(self, tmp_path, capsys):
         run = FakeRun(tmp_path / "run", "ask-for-help")

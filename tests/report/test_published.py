@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from cautious.experiments.store import Store
-from cautious.report.contents import figures_of, ledger_of, tables_of
+from cautious.report.contents import figures_of, tables_of
 from cautious.report.figures import save_figure
+from cautious.report.image_run import ImageRun, Setting
+from cautious.report.summary import claim_results, counted, ledger_beside
+from cautious.types import Regime
 
 RESULTS = Path(__file__).parents[2] / "results"
+DOCS = RESULTS.parent / "docs"
+PAGES = ("results.md", "results-tables.md", "results-small.md")
 RUNS = sorted(path.parent.name for path in RESULTS.glob("*/manifest.json"))
 
 pytestmark = pytest.mark.skipif(not RUNS, reason="this copy of the source has no results/")
@@ -18,11 +25,62 @@ pytestmark = pytest.mark.skipif(not RUNS, reason="this copy of the source has no
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_published_run_is_judged_as_the_page_says(name: str):
-    page = (RESULTS.parent / "docs" / "results.md").read_text(encoding="utf-8")
-    store = Store.open(RESULTS / name)
-    assert tables_of(store)
-    for verdict in ledger_of(store):
+    page = "".join((DOCS / each).read_text(encoding="utf-8") for each in PAGES)
+    runs = {each: Store.open(RESULTS / each) for each in {name, "data-extent"}}
+    assert tables_of(runs[name])
+    for verdict in ledger_beside(runs, name):
         assert f"| {verdict.claim} | {verdict.says} | **{verdict.word}** | {verdict.numbers} |" in page
+
+
+def test_the_page_counts_the_claims_as_they_are_judged():
+    runs = {name: Store.open(RESULTS / name) for name in RUNS}
+    assert f"**{counted(claim_results(runs))}.**" in (DOCS / "results.md").read_text(encoding="utf-8")
+
+
+def test_earlier_runs_have_the_printed_rewards():
+    """They were made before there was a choice, and their manifests say nothing of it."""
+    for name in RUNS:
+        if name.endswith("-as-printed"):
+            run = ImageRun(Store.open(RESULTS / name))
+            assert run.setting is Setting.AS_PRINTED
+            assert name.startswith("small-") or run.has_paper_sizes()
+
+
+def test_reasons_name_rows_that_are_there_and_numbers_that_are_in_the_runs():
+    reasons = json.loads((RESULTS / "reasons.json").read_text(encoding="utf-8"))
+    runs = {name: Store.open(RESULTS / name) for name in RUNS}
+    for name, rows in reasons.items():
+        assert rows.keys() <= {verdict.claim for verdict in ledger_beside(runs, name)}
+    driving = Store.open(RESULTS / "driving")
+    for probability in ("0.1", "0.2", "0.5", "0.8", "1"):
+        speeds = driving.numbers(f"novel-p{probability}")["statistics"]["optim"]["speed"]
+        assert f"{sum(speeds) / len(speeds):.3f} at" in reasons["driving"]["DR4, each network"]
+    extent = ImageRun(Store.open(RESULTS / "data-extent"))
+    for percent in (10, 100):
+        measured = extent.measured(f"extent-{percent}", "fashion")
+        first = 100 * float(measured.means(Regime.SINGLE_STATE, "help_share")[0])
+        others = (100 * measured.means(Regime.SINGLE_STATE, "help_probability")[1:]).tolist()
+        assert all(f"{value:.1f}" in reasons["data-extent"]["DE2"] for value in (first, *others))
+    named = {
+        name: 100 * Store.open(RESULTS / name).arrays("non-obvious-digits")["optim-correct_probability"].double()
+        for name in ("non-obvious", "non-obvious-as-printed")
+    }
+    for own in named.values():
+        assert f"{100 * float((own < 95).double().mean()):.1f} %" in reasons["non-obvious"]["NO1"]
+    assert f"median is {float(named['non-obvious'].median()):.1f} %" in reasons["non-obvious"]["NO1"]
+    asks = ImageRun(Store.open(RESULTS / "help-if-available")).measured("help-0.05", "letters", True)
+    helps = {regime: asks.means(regime, "help_probability").tolist() for regime in Regime}
+    times = {
+        regime: [own / max(levels[-1], asks.optim("help_probability")) for own in levels]
+        for regime, levels in helps.items()
+    }
+    assert min(times[Regime.SINGLE_STATE][:3]) >= 6
+    for value, digits in zip(times[Regime.ALL_STATES], (1, 2, 1), strict=False):
+        assert f"{value:.{digits}f} times" in reasons["help-if-available"]["HA1, letters"]
+    letters = Store.open(RESULTS / "ask-for-help").arrays("help-0.5-letters")["single-state-by_label"][0, :, 10]
+    like = torch.tensor([chr(ord("a") + number) in "osiljz" for number in range(26)])
+    for asked in (100 * letters[like].mean(), 100 * letters[~like].mean()):
+        assert f"{float(asked):.1f} %" in reasons["ask-for-help"]["AH8, letters, the paper's numbers"]
 
 
 @pytest.mark.parametrize("name", RUNS)

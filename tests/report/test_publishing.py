@@ -11,6 +11,7 @@ from fake_runs import bearing_out
 
 from cautious.experiments.store import Store
 from cautious.report.contents import ledger_of
+from cautious.report.summary import claim_results
 
 PATH = Path(__file__).parents[2] / "tools" / "publish_results.py"
 
@@ -36,3 +37,69 @@ def test_a_published_run_reads_as_the_run_without_its_letters(tool, tmp_path):
         assert all(torch.equal(ours[name], theirs[name]) for name in wanted)
         assert copy.numbers(stage) == store.numbers(stage)
     assert ledger_of(copy) == ledger_of(store)
+
+
+def test_the_pages_open_with_a_summary_and_small_runs_have_their_own(tool, tmp_path, monkeypatch):
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    monkeypatch.setattr(tool, "DOCS", docs)
+    monkeypatch.setattr(tool, "README", tmp_path / "README.md")
+    for page, marks in ((docs / "deviations.md", tool.UNIT_MARKS), (tool.README, tool.RESULT_MARKS)):
+        page.write_text(f"before\n{marks[0]}\nan old table\n{marks[1]}\nafter\n")
+    for name, task, options in (
+        ("help-if-available", "help-if-available", {}),
+        ("help-if-available-as-printed", "help-if-available", {"setting": "as-printed"}),
+        ("data-extent", "data-extent", {}),
+        ("data-extent-draws", "data-extent", {"setting": "draws"}),
+        ("small-non-obvious", "non-obvious", {"num_models": 40, "num_digits": 6000}),
+    ):
+        tool.publish(name, bearing_out(tmp_path / "runs" / name, task, **options).store.folder)
+    monkeypatch.setattr(tool, "figures_of", lambda store: {})  # drawn in other tests
+    monkeypatch.setattr(tool.sys, "argv", ["publish_results.py"])
+    tool.main()
+    page, tables, small = ((docs / name).read_text() for name in tool.PAGES)
+    order = [page.index(words) for words in ("## Summary", "Headline numbers", "Time and cost", "## Ledgers")]
+    assert order == sorted(order)
+    assert "claims are reproduced" in page
+    assert "32 of 32 cells within 2" in page
+    assert "small-non-obvious" not in page + tables
+    assert "small-non-obvious" in small
+    assert "over 6 draws of 250 networks" in page
+    assert "## help-if-available-as-printed" in tables
+    deviations = (docs / "deviations.md").read_text()
+    assert "an old table" not in deviations
+    assert deviations.startswith("before")
+    assert deviations.endswith("after\n")
+    assert "| single-image, help available | help | tenths | 10.42" in deviations
+    readme = tool.README.read_text()
+    assert "an old table" not in readme
+    assert "| help if available: 1-of-20 asks on digits, single-image | 10.4 % | 10.4 % |" in readme
+    tool.main()
+    assert (docs / "deviations.md").read_text() == deviations  # writing twice changes nothing
+    assert tool.README.read_text() == readme
+
+
+def test_what_is_not_reproduced_has_its_numbers_and_a_reason(tool, tmp_path):
+    run = bearing_out(tmp_path / "run", "non-obvious")
+    run.behaviour("non-obvious", "digits", correct={"all": (0.9,) * 4, "single": (0.9,) * 4, "optim": 0.9})
+    results = claim_results({"non-obvious": run.store})
+    assert "1-of-20 90.00" in tool.missed_rows(results, {})
+    assert "Reason unknown." in tool.missed_rows(results, {})
+    assert "| Too few. |" in tool.missed_rows(results, {"non-obvious": {"NO1": "Too few."}})
+    assert tool.missed_rows([], {}) == ""
+
+
+def test_parts_of_a_run_are_published_one_after_another(tool, tmp_path):
+    """As when a machine is lent for one ensemble at a time."""
+    for kept in ("help-0.05", "help-0.2"):
+        run = bearing_out(tmp_path / kept, "help-if-available")
+        run.store.save(f"belief-{kept}", {"seconds": 1.0})
+        for stage in run.store.stages():
+            if not f"{stage}-".removeprefix("belief-").startswith(f"{kept}-"):
+                (run.store.folder / f"{stage}.json").unlink()
+                (run.store.folder / f"{stage}.safetensors").unlink(missing_ok=True)
+        tool.publish("help-if-available", run.store.folder)
+    copy = Store.open(tmp_path / "results" / "help-if-available")
+    stages = {"belief-help-0.05", "belief-help-0.2", "help-0.05-digits-available", "help-0.2-letters-unavailable"}
+    assert stages <= set(copy.stages())
+    assert not copy.has("help-0.02-digits-available")

@@ -37,13 +37,13 @@ from cautious.beliefs.saved import load_description, load_models, save_models
 from cautious.beliefs.shards import Batch, Shard, TrainingSettings, fingerprint_of
 from cautious.beliefs.table import state_numbers
 from cautious.errors import BadFileError, InvalidInputError
-from cautious.parallel import parallel_map
+from cautious.parallel import parallel_map, single_threaded
 from cautious.types import ArrayLike, as_folder, as_path
 from cautious.worlds.driving import DrivingWorld, driving_world
 from cautious.worlds.driving_rules import ACTIONS
 
-MODELS_PER_CALL = 8
-"""Models that are computed together on the CPU: as quick per model as more, and few are filled up for nothing."""
+MODELS_PER_CALL = 16
+"""Models that are computed together on the CPU: what a core's cache holds."""
 
 
 def split_parameters(parameters: Tensor) -> list[Tensor]:
@@ -134,7 +134,7 @@ class DrivingNetwork:
     num_parameters = NUM_PARAMETERS
     flips_coins = False
     shard_size: Mapping[str, int] = MappingProxyType(
-        {"cpu": 2 * MODELS_PER_CALL, "cuda": 2048}
+        {"cpu": MODELS_PER_CALL, "cuda": 2048}
     )  # the latter keeps a GPU busy
     models_per_call = MODELS_PER_CALL
 
@@ -199,6 +199,7 @@ class DrivingEnsemble:
         """M."""
         return len(self.parameters)
 
+    @single_threaded
     def pair_rewards(self, world: DrivingWorld) -> Tensor:
         """What each model says about every pair of a world, [M, Q]."""
         _check_world(world)

@@ -20,7 +20,7 @@ from cautious.beliefs.prior import Prior
 from cautious.beliefs.saved import DESCRIPTION, load_description, load_models, load_prior, save_models
 from cautious.beliefs.table import state_numbers
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
-from cautious.parallel import parallel_map
+from cautious.parallel import parallel_map, single_threaded
 from cautious.telling import Progress
 from cautious.types import (
     ArrayLike,
@@ -35,6 +35,8 @@ from cautious.types import (
 
 SHIPPED = Path(__file__).parent / "shipped"
 SHIPPED_NAMES = ("ask-for-help", "driving")
+BLOCKS_PER_TASK = 16
+"""Blocks that a thread predicts at a time, some milliseconds at least: for less, starting it takes longer than the work."""
 
 
 class RewardEnsemble:
@@ -103,6 +105,7 @@ class RewardEnsemble:
         prior = None if self.prior is None else self.prior.to(place)
         return self._as_diagnosed(RewardEnsemble(self.network, *moved, self.settings, self._states, prior))
 
+    @single_threaded
     def rewards(self, states: Any, *, progress: Progress | None = None) -> Tensor:
         """What each model says each action pays in each state, [M, S, A], float32.
 
@@ -129,6 +132,7 @@ class RewardEnsemble:
         same.diagnosis, same.familiar = self.diagnosis, self.familiar
         return same
 
+    @single_threaded
     def rewards_for(self, indices: ArrayLike) -> Tensor:
         """Rewards [N, S, A] of the models at `indices` [N] in the states given to `on`."""
         if self._states is None:
@@ -201,8 +205,12 @@ class RewardEnsemble:
             if progress is not None:
                 progress(number + 1, len(blocks))
 
+        def fill_some(task: int) -> None:
+            for number in range(task * BLOCKS_PER_TASK, min((task + 1) * BLOCKS_PER_TASK, len(blocks))):
+                fill(number)
+
         if device.type == "cpu":
-            parallel_map(fill, len(blocks))
+            parallel_map(fill_some, -(-len(blocks) // BLOCKS_PER_TASK))
         else:
             for number in range(len(blocks)):
                 fill(number)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cautious.beliefs.fixed_shapes import aligned
 from cautious.beliefs.loss import squared_error
 from cautious.beliefs.module_network import ModuleNetwork, as_inputs
 from cautious.beliefs.units import Units
@@ -71,11 +72,24 @@ class VectorNetwork(ModuleNetwork):
 
     def predict(self, parameters: Tensor, *states: Tensor) -> Tensor:
         """Every model's rewards, in the caller's units: [M, P], rows of `as_states` -> [M, S, A]."""
-        predictions = super().predict(parameters, *states)
+        predictions = self._forward(parameters, states[0])
         if self._actions is None:
             return predictions * self._reward
         mean, deviation = self._actions.to(predictions.device)
         return predictions * deviation + mean
+
+    def _forward(self, parameters: Tensor, rows: Tensor) -> Tensor:
+        """Predictions in the network's units: [M, P], [S, F] -> [M, S, A].
+
+        Layers are as wide as whole cache lines, with units of weight 0 beside their own: narrower ones may round a row by its
+        position among the others.
+        """
+        part = list(self.split(parameters).values())
+        seen = aligned(rows, 1).expand(len(parameters), -1, -1)
+        for number, (kernel, bias) in enumerate(zip(part[::2], part[1::2], strict=True)):
+            seen = torch.baddbmm(aligned(bias, 1).unsqueeze(1), seen, aligned(kernel, 1, 2).transpose(1, 2))
+            seen = seen.relu_() if 2 * number + 2 < len(part) else seen
+        return seen[..., : part[-1].shape[1]]
 
     def _block_step(
         self, parameters: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor

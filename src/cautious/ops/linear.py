@@ -21,7 +21,10 @@ TASK_ENTRIES = 2**22
 """Entries of a matrix that one thread multiplies at a time: some milliseconds, so that starting a thread costs little."""
 
 BATCHED_LU_SIZE = 128
-"""Up to this size a batch is one call, which factorises system by system; above, one call each, on threads of their own."""
+"""Up to this size a batch is one call, which factorises system by system; above, one call each."""
+
+PARALLEL_LU_SIZE = 512
+"""From this size on, systems are factorised on threads of their own; smaller ones take less time than a thread to start."""
 
 FULLEST_SPARSE_LU = 0.2
 """Share of entries up to which sparse factors are used; beyond, they cost about what dense ones do."""
@@ -99,6 +102,8 @@ class DenseLU:
             systems = filled
         if systems.is_cuda or padded <= BATCHED_LU_SIZE:
             self._factors = [torch.linalg.lu_factor(systems)]
+        elif padded < PARALLEL_LU_SIZE:
+            self._factors = [torch.linalg.lu_factor(system) for system in systems.split(1)]
         else:
             self._factors = parallel_map(lambda member: torch.linalg.lu_factor(systems[member, None]), len(systems))
         self._padding = padded - self._size

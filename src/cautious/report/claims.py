@@ -15,6 +15,8 @@ from cautious.report.paper import paper_table
 Finding = tuple[bool, str]
 """Whether it holds, and the numbers."""
 NUMBERS = "the paper's numbers"
+PRINTED = 0.01
+"""The last decimal that the paper prints, in points: percentages that differ by less are equal at its precision."""
 Rule = Callable[[ImageRun, str], Finding]
 
 
@@ -34,6 +36,7 @@ class Claim:
         paper_variants: where the rule compares with numbers of the paper, the ensembles (or all, if empty) that must
             have the paper's sizes for that to mean anything; None where it does not.
         part: what of the claim this row judges, where it has two.
+        observation: whether the paper does not claim this: the numbers are shown, and nothing is judged.
     """
 
     id: str
@@ -42,6 +45,7 @@ class Claim:
     sets: tuple[str, ...] = ("fashion",)
     paper_variants: tuple[str, ...] | None = None
     part: str = ""
+    observation: bool = False
 
     def verdict(self, run: ImageRun, images: str) -> Verdict:
         """Judge it on one set of images."""
@@ -54,6 +58,8 @@ class Claim:
         except NotRunError as missing:
             return Verdict(name, self.says, None, f"not run: {missing}")
         numbers += _letters_note(run) if images == "letters" else ""
+        if self.observation:
+            return Verdict(name, self.says, None, numbers, observation=True)
         if self.paper_variants is not None and not run.has_paper_sizes(*self.paper_variants):
             return Verdict(name, self.says, None, f"{_size_note(run, self.paper_variants)}; {numbers}")
         return Verdict(name, self.says, shown, numbers)
@@ -92,6 +98,15 @@ def falls(values: Sequence[float]) -> bool:
     return rises(list(values)[::-1])
 
 
+def never_rises_in_print(percentages: Sequence[float]) -> bool:
+    """No value is above an earlier one at the precision of the paper's tables.
+
+    >>> never_rises_in_print([0.025, 0.027, 0.02]), never_rises_in_print([0.02, 0.031])
+    (True, False)
+    """
+    return all(after - before < PRINTED for before, after in itertools.combinations(percentages, 2))
+
+
 def robust(levels: Sequence[str]) -> list[int]:
     """Places of the levels with k < N."""
     parsed = [KofN.parse(level) for level in levels]
@@ -115,7 +130,7 @@ def within(tables: Sequence[str], quantities: Sequence[str], points: float) -> R
 
     def judge(run: ImageRun, _images: str) -> Finding:
         apart = {
-            cell: both for name in tables for cell, both in _differences(run, name).items() if cell[-2] in quantities
+            cell: both for name in tables for cell, both in differences(run, name).items() if cell[-2] in quantities
         }
         worst = max(apart, key=lambda cell: abs(apart[cell][0]))
         outside = sum(abs(mean) > points for mean, _ in apart.values())
@@ -127,7 +142,7 @@ def within(tables: Sequence[str], quantities: Sequence[str], points: float) -> R
     return judge
 
 
-def _differences(run: ImageRun, name: str) -> dict[tuple[str, ...], tuple[float, float]]:
+def differences(run: ImageRun, name: str) -> dict[tuple[str, ...], tuple[float, float]]:
     """Ours minus the paper's in both readings, by cell: (table, group, quantity, column)."""
     paper = paper_table(name)
     found: dict[tuple[str, ...], tuple[float, float]] = {}

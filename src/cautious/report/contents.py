@@ -28,7 +28,8 @@ class Contents:
     intro: str
     tables: Callable[[Store], list[Table]]
     figures: Callable[[Store], Mapping[str, FigureEntry]]
-    ledger: Callable[[Store], list[Verdict]]
+    ledger: Callable[[Store, Store | None], list[Verdict]]
+    """Of a run, and of another one that it is compared with, where that is at hand."""
     trained: Callable[[Store], str]
     """How many models, trained how, on what."""
 
@@ -80,7 +81,7 @@ CONTENTS = {
         "was ever told what that means; a k-of-20 policy heeds the k of 20 models that expect the worst of it.",
         driving_tables,
         lambda store: FIGURES,
-        driving_ledger,
+        lambda store, beside: driving_ledger(store),
         _driving_training,
     ),
     "ask-for-help": _images(
@@ -135,6 +136,11 @@ def chosen_of(store: Store, names: Sequence[str]) -> tuple[list[Table], dict[str
     return [tables[name] for name in names if name in tables], found
 
 
-def ledger_of(store: Store) -> list[Verdict]:
-    """The claims that a run is about, judged."""
-    return contents_of(store).ledger(store)
+def ledger_of(store: Store, beside: Store | None = None) -> list[Verdict]:
+    """The claims that a run is about, judged.
+
+    Args:
+        store: The run.
+        beside: For draws of 1 % of the digits, the run of data-extent that they are compared with.
+    """
+    return contents_of(store).ledger(store, beside)

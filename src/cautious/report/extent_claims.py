@@ -8,20 +8,26 @@ from cautious.report.image_run import NOVEL, ImageRun
 from cautious.types import Regime
 
 
-def _rise(run: ImageRun, images: str, extent: int) -> float:
-    levels, _ = help_percent(run, images, Regime.SINGLE_STATE, f"extent-{extent}")
+def rise_of_help(run: ImageRun, images: str, variant: str) -> float:
+    """How much more the first level asks for help than the last, single-image, in points."""
+    levels, _ = help_percent(run, images, Regime.SINGLE_STATE, variant)
     return levels[0] - levels[-1]
+
+
+def no_rise_or_a_third_of(little: float, some: float) -> bool:
+    """Whether help rises not at all with robustness, or by less than a third of another rise."""
+    return little <= 0 or little < some / 3
 
 
 def no_caution_from_little_data(run: ImageRun, images: str) -> Finding:
     """Help's rise with robustness at 1 % of the digits none, or under a third of that at 10 %."""
-    little, some = _rise(run, images, 1), _rise(run, images, 10)
-    return little <= 0 or little < some / 3, f"rise {little:+.2f} points at 1 %, {some:+.2f} at 10 %"
+    little, some = (rise_of_help(run, images, f"extent-{percent}") for percent in (1, 10))
+    return no_rise_or_a_third_of(little, some), f"rise {little:+.2f} points at 1 %, {some:+.2f} at 10 %"
 
 
 def stronger_at_ten(run: ImageRun, images: str) -> Finding:
     """Help's rise with robustness larger at 10 % of the digits than at 100 %."""
-    some, full = _rise(run, images, 10), _rise(run, images, 100)
+    some, full = (rise_of_help(run, images, f"extent-{percent}") for percent in (10, 100))
     return some > full, f"rise {some:+.2f} points at 10 %, {full:+.2f} at 100 %"
 
 

@@ -11,6 +11,7 @@ from cautious.report.claims import (
     falls,
     listed,
     need,
+    never_rises_in_print,
     rises,
     robust,
     within,
@@ -36,12 +37,16 @@ def falls_with_level(run: ImageRun, images: str) -> Finding:
     return falls(levels), f"{listed(run.levels, levels, optim)} %"
 
 
-def rare_and_falling(regime: Regime) -> Rule:
-    """The rule "help falls as k/N grows"; where no level ever asks for help there is nothing that could fall."""
+def rare_and_not_rising(regime: Regime) -> Rule:
+    """The rule "help does not rise as k/N grows", at the precision of the paper's tables, whose own cells tie."""
 
     def judge(run: ImageRun, images: str) -> Finding:
         levels, optim = help_percent(run, images, regime)
-        return falls(levels) or not any(levels), f"{listed(run.levels, levels, optim, 3)} %"
+        shares = (100 * need(run, MAIN, images).means(regime, "help_share")).tolist()
+        text = (
+            f"{listed(run.levels, levels, optim, 3)} %; by most likely action {listed(run.levels, shares, None, 3)} %"
+        )
+        return never_rises_in_print(levels), text
 
     return judge
 
@@ -109,6 +114,16 @@ def lookalikes(run: ImageRun, images: str) -> Finding:
 def more_reward_more_help(run: ImageRun, images: str, bit: bool | None = None) -> Finding:
     """No level's help falls as help pays more, and that of the robust levels rises; both regimes."""
     variants = run.variants_by("help_reward")
+    finished = [name for name in variants if run.measured(name, images, bit) is not None]
+    if len(finished) < len(variants):
+        missing = next(name for name in variants if name not in finished)
+        seen = f"; so far {_by_reward(run, images, bit, finished)[1]}" if len(finished) > 1 else ""
+        raise NotRunError(f"stage {run.stage(missing, images, bit)} is missing{seen}")
+    return _by_reward(run, images, bit, variants)
+
+
+def _by_reward(run: ImageRun, images: str, bit: bool | None, variants: list[str]) -> Finding:
+    """The same for ensembles in rising order of what help pays."""
     holds, texts = True, []
     for regime, words in REGIMES.items():
         by_reward = [(100 * need(run, name, images, bit).means(regime, HELP)).tolist() for name in variants]
@@ -121,10 +136,10 @@ def more_reward_more_help(run: ImageRun, images: str, bit: bool | None = None) -
 
 
 def rewards_and_levels(run: ImageRun, images: str) -> Finding:
-    """The same, and at each reward help falls as k/N grows."""
+    """The same, and at no reward help rises as k/N grows, at the precision of the paper's tables."""
     holds, text = more_reward_more_help(run, images)
     tables = [help_percent(run, images, regime, name)[0] for regime in REGIMES for name in run.variants]
-    return holds and all(falls(levels) for levels in tables), text
+    return holds and all(never_rises_in_print(levels) for levels in tables), text
 
 
 def nearly_always(run: ImageRun, images: str) -> Finding:
@@ -143,7 +158,12 @@ ASK_FOR_HELP = (
     ),
     *(
         Claim(
-            "AH2", "help on familiar digits falls as k/N grows", rare_and_falling(regime), sets=("digits",), part=words
+            "AH2",
+            "help on familiar digits does not rise as k/N grows; differences below 0.01 points, the last decimal that the "
+            "paper prints, count as ties",
+            rare_and_not_rising(regime),
+            sets=("digits",),
+            part=words,
         )
         for regime, words in REGIMES.items()
     ),
@@ -203,17 +223,25 @@ ASK_FOR_HELP = (
     ),
     Claim(
         "AH8",
-        "help pays 0.1, 0.25, 0.5: more reward, more help; order of the levels unchanged (both regimes)",
+        "help pays 0.1, 0.25, 0.5: more reward, more help; order of the levels unchanged (both regimes; differences below "
+        "0.01 points count as ties)",
         rewards_and_levels,
         sets=NOVEL,
     ),
     Claim(
         "AH8",
-        "near 100 % help at 0.5 (1-of-20, single-image): at least 95 %",
+        "near 100 % help at 0.5 (1-of-20, single-image): at least 95 % on fashion",
         nearly_always,
-        sets=NOVEL,
         paper_variants=("help-0.5",),
         part=NUMBERS,
+    ),
+    Claim(
+        "AH8, letters",
+        "the same on letters; the paper's sentence names no set",
+        nearly_always,
+        sets=("letters",),
+        part=NUMBERS,
+        observation=True,
     ),
 )
 """The orderings are judged at any size; rows that compare with the paper's numbers only at the paper's sizes."""

@@ -36,7 +36,7 @@ def write_report(store: Store, folder: Path | None = None) -> Path:
     contents = contents_of(store)
     target = store.folder if folder is None else folder
     tables = contents.tables(store)
-    parts = [_head(store, contents), _ledger(contents.ledger(store))]
+    parts = [_head(store, contents), _ledger(contents.ledger(store, None))]
     parts += [_table(table) for table in tables if table.main]
     parts.append("<h2>Figures</h2>")
     for name, entry in contents.figures(store).items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from cautious.experiments.image_settings import Setting
 from cautious.experiments.store import Store
 from cautious.report.figures import FigureEntry
 from cautious.report.image_actions import distribution_figure, heat_map_figure
@@ -38,6 +39,8 @@ def image_figures(store: Store) -> dict[str, FigureEntry]:
 
 def _shown_variants(run: ImageRun) -> list[str]:
     """The ensembles that the paper's appendix draws one by one, of those with any behaviour in the store."""
+    if run.setting is Setting.DRAWS:
+        return []  # one figure shows all draws side by side
     wanted = run.variants_by("fraction") if run.task.name == "data-extent" else [run.main]
     return [name for name in wanted if _any_stage(run, name)]
 
@@ -92,6 +95,7 @@ def _sensitivity(run: ImageRun) -> dict[str, FigureEntry]:
     if len(run.variants) < 2:
         return {}
     by, words = ("fraction", "share of the digits") if _several(run) else ("help_reward", "reward of help")
+    words = "draw of the digits" if run.setting is Setting.DRAWS else words
     variants = [name for name in run.variants_by(by) if any(_any_stage(run, name, images=each) for each in run.novel)]
     if len(variants) < (1 if _several(run) else 2):
         return {}
@@ -156,6 +160,8 @@ def _dial(run: ImageRun) -> dict[str, FigureEntry]:
 def _samples(run: ImageRun) -> dict[str, FigureEntry]:
     found: dict[str, FigureEntry] = {}
     action = "action" if run.task.help_action is None else "action (H is help)"
+    if run.setting is Setting.DRAWS:
+        return found
     for images in run.sets:
         for bit in run.bits:
             if run.store.has(run.stage(run.main, images, bit)):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from cautious.experiments.image_settings import Setting
 from cautious.experiments.store import Store
 from cautious.report.claims import Claim
 from cautious.report.extent_claims import DATA_EXTENT
+from cautious.report.extent_draws import draws_claims
 from cautious.report.help_claims import ASK_FOR_HELP
 from cautious.report.image_run import BITS, REGIMES, ImageRun
 from cautious.report.index_claims import HELP_IF_AVAILABLE, NON_OBVIOUS
@@ -22,9 +24,17 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
 """Task -> its rows of the ledger."""
 
 
-def image_ledger(store: Store) -> list[Verdict]:
-    """The claims of the run's task, then CV1 and CO1, which are about all of them."""
+def image_ledger(store: Store, beside: Store | None = None) -> list[Verdict]:
+    """The claims of the run's task, then CV1 and CO1, which are about all of them.
+
+    Args:
+        store: The run.
+        beside: For draws of 1 % of the digits, the run of data-extent itself, with which they are compared.
+    """
     run = ImageRun(store)
+    if run.setting is Setting.DRAWS:
+        claims = draws_claims(run, None if beside is None else ImageRun(beside))
+        return [*claims, levels_off(sampled_values(run))]
     judged = [claim.verdict(run, images) for claim in CLAIMS[run.task.name] for images in claim.sets]
     return [*judged, levels_off(sampled_values(run)), cost(run)]
 

@@ -130,7 +130,8 @@ class ImageRun:
         """What sets an ensemble apart from the others of its task."""
         settings = self.settings["variants"][variant]
         if self.task.name == "data-extent":
-            return f"{round(100 * settings['fraction'])} % of the digits"
+            draw = f", draw {variant.rsplit('-', 1)[1]}" if self.setting is Setting.DRAWS else ""
+            return f"{round(100 * settings['fraction'])} % of the digits{draw}"
         return "" if settings["help_reward"] is None else f"help pays {settings['help_reward']:g}"
 
     def stage(self, variant: str, images: str, bit: bool | None = None, study: str = "behaviour") -> str:

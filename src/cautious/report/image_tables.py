@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cautious.experiments.image_settings import Setting
 from cautious.experiments.store import Store
 from cautious.report.digits_tables import PLACES, digits_table, own_digits_table
+from cautious.report.extent_draws import draws_tables
 from cautious.report.image_run import HELP, INDEX, INDEX_HELP_AS_ZERO, REGIMES, ImageRun, bit_words, in_words
 from cautious.report.network_tables import networks_table
 from cautious.report.paper import SETTINGS_TABLE, paper_help, paper_training
@@ -16,6 +18,8 @@ from cautious.types import Regime
 def image_tables(store: Store) -> list[Table]:
     """Novel images first, then the paper's own tables, then single networks; those without any stage are left out."""
     run = ImageRun(store)
+    if run.setting is Setting.DRAWS:
+        return [table for table in (*draws_tables(run), settings_table(run)) if table.rows]
     tables = [novel_table(run, variant) for variant in run.variants]
     tables += [digits_table(run, name) for name in PLACES.get(run.task.name, {})]
     if run.task.name == "non-obvious":

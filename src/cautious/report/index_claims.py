@@ -34,9 +34,9 @@ def index_order(run: ImageRun, images: str, bit: bool | None = None) -> Finding:
     return all(rises(levels) for levels in regimes), text
 
 
-def optim_highest(run: ImageRun, images: str, bit: bool | None = None) -> Finding:
-    """Optim's index is not below that of any level; both regimes."""
-    measured = need(run, run.main, images, bit)
+def optim_beside_levels(run: ImageRun, images: str) -> Finding:
+    """Whether optim's index is as high as that of every level, both regimes. The paper does not say so."""
+    measured = need(run, run.main, images)
     optim = measured.optim(INDEX)
     highest = max(float(measured.means(regime, INDEX).max()) for regime in REGIMES)
     robust_most = max(
@@ -117,9 +117,16 @@ NON_OBVIOUS = (
         robust_below_the_rest,
         part="the paper's sentence",
     ),
-    Claim("NO2", "and optim's index is not below any level's", optim_highest, part="optim"),
+    Claim("NO2", "where optim's index lies beside the levels'", optim_beside_levels, part="optim", observation=True),
     Claim("NO3", "letters: smaller differences, same order, both regimes: the order", index_order, sets=("letters",)),
-    Claim("NO3", "and optim's index is not below any level's", optim_highest, sets=("letters",), part="optim"),
+    Claim(
+        "NO3",
+        "where optim's index lies beside the levels'",
+        optim_beside_levels,
+        sets=("letters",),
+        part="optim",
+        observation=True,
+    ),
 )
 
 HELP_IF_AVAILABLE = (
@@ -138,8 +145,8 @@ HELP_IF_AVAILABLE = (
     Claim("HA3", "the mean action index falls more when help is available", falls_more_with_help, sets=NOVEL),
     Claim(
         "HA4",
-        "familiar digits: each cell of the two tables within 3 points (their optim column is a misprint)",
-        within(["bit_TEST", "bit_test"], ["correct", "help"], 3),
+        "familiar digits: each cell of the two tables within 2 points (their optim column is a misprint)",
+        within(["bit_TEST", "bit_test"], ["correct", "help"], 2),
         sets=("digits",),
         paper_variants=(HELP_MAIN,),
     ),

@@ -20,13 +20,15 @@ class Verdict:
     claim: str
     says: str
     shown: bool | None
-    """None: this run says nothing about it."""
+    """None: this run says nothing about it, or it is an observation."""
     numbers: str
+    observation: bool = False
+    """Whether it is no claim of the paper, but worth seeing beside one. Nothing is judged then."""
 
     @property
     def word(self) -> str:
         """The verdict in words."""
-        return {True: "shown", False: "not shown", None: "not run"}[self.shown]
+        return "observation" if self.observation else {True: "shown", False: "not shown", None: "not run"}[self.shown]
 
 
 def levels_off(sampled_values: Mapping[str, Tensor]) -> Verdict:

@@ -15,6 +15,8 @@ SETTINGS_TABLE = "parameters_last_action_std"
 
 DRIVING_MODEL_EPOCH = 25 * 60 / 51_200
 """Seconds of training a driving model for one epoch, appendix B.2: 25 minutes a model, 833 CPU-hours for all (835 in all)."""
+IMAGE_HOURS, DRIVING_HOURS = 300, 835
+"""GPU-hours of all the image experiments, and CPU-hours of driving (appendix B)."""
 DRIVING_SOLVE = 180.0
 """Seconds of 100 iterations of driving CFR, appendix B.2."""
 

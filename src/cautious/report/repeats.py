@@ -39,6 +39,8 @@ class Tally:
     @property
     def words(self) -> str:
         """The count in words."""
+        if all(verdict.observation for verdict in self.verdicts.values()):
+            return "observation"
         if not self.judged:
             return "not run"
         rest = len(self.verdicts) - self.judged

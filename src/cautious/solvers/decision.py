@@ -33,6 +33,9 @@ class Decision:
     """How far the models differ in each state, [B] (`ops.disagreement.model_spread`), in units of familiar states: 95 % of
     familiar states that no model was trained on stay below 1. In units of the reward where the policy knows no familiar
     states (`CautiousPolicy.familiar` is None). In an MDP it is about this state's rewards, not about what follows."""
+    gap: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))
+    """How much more k-of-N value any policy could have in each state, at most, [B], in units of the reward: 0 where no model
+    objects to the ordinary policy. NaN in an MDP, where states belong together (`Solution.certificate`), and for a rule."""
 
     @property
     def departs(self) -> Tensor:
@@ -122,10 +125,18 @@ def departs(action: Tensor, ordinary: Tensor) -> Tensor:
     return shared.gather(-1, action.unsqueeze(-1)).squeeze(-1) == 0
 
 
-def decision_of(cautious: Tensor, ordinary: Tensor, opinions: Callable[[], Tensor], disagreement: Tensor) -> Decision:
+def decision_of(
+    cautious: Tensor,
+    ordinary: Tensor,
+    opinions: Callable[[], Tensor],
+    disagreement: Tensor,
+    gap: Tensor | None = None,
+) -> Decision:
     """The decision that a cautious policy [..., B, A] makes, beside the ordinary one (the same or [B, A])."""
     caution = total_variation(cautious, ordinary)
-    return Decision(cautious.argmax(dim=-1), cautious, caution, ordinary, opinions, disagreement)
+    unknown = torch.full_like(caution, torch.nan)
+    action = cautious.argmax(dim=-1)
+    return Decision(action, cautious, caution, ordinary, opinions, disagreement, unknown if gap is None else gap)
 
 
 def spread_of(rewards: Any) -> Tensor:

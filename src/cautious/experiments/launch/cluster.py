@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -20,11 +21,12 @@ import torch
 from cautious.beliefs.crew import Job
 from cautious.beliefs.shards import Shard, StackedNetwork, TrainingSettings
 from cautious.beliefs.training import train
-from cautious.errors import CautiousError, ClusterError, InvalidInputError
+from cautious.errors import CautiousError, ClusterError, ClusterWarning, InvalidInputError
 from cautious.experiments.launch.engine import Piece, Result, Shared, Training
+from cautious.experiments.launch.rounding import rounding_fingerprint
 from cautious.experiments.launch.worker import Notes, Outcome, Reporter, do_piece, train_piece
 from cautious.experiments.progress import Progress, Tell, titled
-from cautious.experiments.surroundings import package_versions
+from cautious.experiments.surroundings import hardware_name, package_versions
 
 RETRIES = 5
 """How often a piece is begun again when its worker dies."""
@@ -49,6 +51,8 @@ class RayEngine:
             )
         self._notes: Any = ray.remote(num_cpus=0, max_restarts=-1)(Notes).remote()
         self._calls = itertools.count()
+        self._warned: set[tuple[str, str]] = set()
+        self._first_on_gpu: Outcome | None = None
         self._stopped = threading.Event()
 
     def num_workers(self, device: torch.device) -> int:
@@ -149,9 +153,33 @@ class RayEngine:
             if self._stopped.is_set():
                 raise KeyboardInterrupt
             for reference in ready:
-                finished(waiting.pop(reference), _outcome(reference))
+                outcome = _outcome(reference)
+                self._compare_rounding(outcome, device)
+                finished(waiting.pop(reference), outcome)
             if report is not None:
                 self._pass_on(call, set(waiting.values()), report)
+
+    def _compare_rounding(self, outcome: Outcome, device: torch.device) -> None:
+        """Warn, once for each machine, where a result was made by other rounding than this machine's.
+
+        Tasks go to whichever worker is free, so the bits of such a run depend on which machine happened to do what. On GPUs,
+        which the driver may lack, workers are compared with the first that answered.
+        """
+        if device.type == "cpu":
+            expected, reference = rounding_fingerprint("cpu"), f"this machine ({hardware_name('cpu')})"
+        else:
+            first = self._first_on_gpu = self._first_on_gpu or outcome
+            expected, reference = first.rounding, f"worker {first.machine} ({first.hardware})"
+        machine = outcome.machine, outcome.hardware
+        if outcome.rounding != expected and machine not in self._warned:
+            self._warned.add(machine)
+            warnings.warn(
+                f"worker {outcome.machine} ({outcome.hardware}) rounds otherwise than {reference}: results from there agree "
+                "with others up to rounding only, and a repetition of this run may give other last bits. For the same bits "
+                "use machines with one kind of processor.",
+                ClusterWarning,
+                stacklevel=3,
+            )
 
     def _pass_on(self, call: int, waiting: set[int], report: Tell) -> None:
         """Report what is noted about the pieces that are not done."""

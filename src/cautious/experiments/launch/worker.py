@@ -19,6 +19,10 @@ class Outcome(NamedTuple):
     result: Any
     seconds: float
     hardware: str
+    machine: str
+    """The worker's name in its network."""
+    rounding: str
+    """`rounding_fingerprint` of the device it was made on."""
 
 
 class Notes:
@@ -73,6 +77,7 @@ def do_piece(
     """
     import torch
 
+    from cautious.experiments.launch.rounding import rounding_fingerprint
     from cautious.experiments.surroundings import hardware_name
     from cautious.types import as_device
 
@@ -81,7 +86,8 @@ def do_piece(
     torch.set_num_threads(1)
     started = time.perf_counter()
     result = work(shared, piece, tell)
-    return Outcome(result, time.perf_counter() - started, hardware_name(device))
+    seconds = time.perf_counter() - started
+    return Outcome(result, seconds, hardware_name(device), platform.node(), rounding_fingerprint(device))
 
 
 def train_piece(job: Any, begun: Any, tell: Reporter) -> Any:

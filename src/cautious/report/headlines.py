@@ -1,0 +1,243 @@
+"""Headline numbers: what the paper says in numbers or words, and ours from published runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+
+from cautious.experiments.driving import stage_name
+from cautious.experiments.store import Store
+from cautious.report.claims import NotRunError, differences
+from cautious.report.image_run import HELP, INDEX, ImageRun
+from cautious.report.ledger import trained_on
+from cautious.report.tables import ABSENT, Table
+from cautious.types import Regime
+
+CORRECT = "correct_probability"
+Place = tuple[str, str, bool | None]
+"""Ensemble, set of images, and whether help is available (None where the task has no such bit)."""
+Show = Callable[[Store], str]
+
+
+class MissingStageError(Exception):
+    """A run lacks a stage that a number is read from. Never leaves this file: the number is a dash then."""
+
+
+class Headline(NamedTuple):
+    """One row: what it is, what the paper says of it, the run that ours comes from, and how it is read from it."""
+
+    what: str
+    paper: str
+    run: str
+    ours: Show
+    first: bool = False
+    """Whether it belongs among the few that come first."""
+
+
+def headline_table(runs: Mapping[str, Store], first: bool = False) -> Table:
+    """What the paper says in numbers or words, and ours.
+
+    Args:
+        runs: By name.
+        first: Only the few numbers that come first.
+    """
+    chosen = [row for row in HEADLINES if row.first or not first]
+    rows = tuple((row.what, row.paper, _cell(runs, row), f"`{row.run}`") for row in chosen)
+    note = "Ours: mean over runs at the paper's sizes, from that run in `results/`. A dash: not run yet."
+    return Table("headline", "Headline numbers", ("", "the paper", "ours", "run"), rows, note)
+
+
+def _cell(runs: Mapping[str, Store], row: Headline) -> str:
+    if row.run not in runs:
+        return ABSENT
+    try:
+        return row.ours(runs[row.run])
+    except MissingStageError:
+        return ABSENT
+
+
+def _by_level(store: Store, place: Place, regime: Regime, name: str) -> list[float]:
+    """One quantity of each level, then of optim."""
+    measured = ImageRun(store).measured(*place)
+    if measured is None:
+        raise MissingStageError
+    return [*measured.means(regime, name).tolist(), measured.optim(name)]
+
+
+def _ends(place: Place, name: str) -> Show:
+    """The first level and the last, single-image; in percent unless it is an index."""
+
+    def show(store: Store) -> str:
+        values = _by_level(store, place, Regime.SINGLE_STATE, name)
+        if name == INDEX:
+            return f"{values[0]:.2f} ... {values[-2]:.2f}"
+        return f"{100 * values[0]:.1f} ... {100 * values[-2]:.1f} %"
+
+    return show
+
+
+def _first(*places: Place, regimes: Sequence[Regime] = (Regime.SINGLE_STATE,)) -> Show:
+    """Help of the first level in percent, by place and regime."""
+
+    def show(store: Store) -> str:
+        found = [100 * _by_level(store, place, regime, HELP)[0] for place in places for regime in regimes]
+        return f"{' / '.join(f'{value:.1f}' for value in found)} %"
+
+    return show
+
+
+def _optim(place: Place) -> Show:
+    return lambda store: f"{100 * _by_level(store, place, Regime.SINGLE_STATE, HELP)[-1]:.1f} %"
+
+
+def _against_optim(place: Place) -> Show:
+    return lambda store: f"{_first(place)(store)} against {_optim(place)(store)}"
+
+
+def _cells_within(tables: Sequence[str], points: float) -> Show:
+    """How many cells of the paper's tables of familiar digits are so near."""
+
+    def show(store: Store) -> str:
+        try:
+            apart = [cell for table in tables for cell in differences(ImageRun(store), table).values()]
+        except NotRunError:
+            raise MissingStageError from None
+        return f"{sum(abs(mean) <= points for mean, _ in apart)} of {len(apart)} cells within {points:g} points"
+
+    return show
+
+
+def _training_time(stage: str) -> Show:
+    def show(store: Store) -> str:
+        if not store.has(stage):
+            raise MissingStageError
+        return f"{store.numbers(stage)['seconds'] / 60:.1f} minutes, one {trained_on(store, stage)}"
+
+    return show
+
+
+def _driving(name: str, digits: int) -> Show:
+    def show(store: Store) -> str:
+        stage = stage_name(store.manifest["settings"]["default_probability"])
+        if not store.has(stage):
+            raise MissingStageError
+        means = torch.tensor(store.numbers(stage)["statistics"]["queue"][name], dtype=torch.float64).mean(dim=1)
+        return f"{float(means[0]):.{digits}f} ... {float(means[-1]):.{digits}f}"
+
+    return show
+
+
+_HELP, _FAMILIAR = ("help-0.25", "fashion", None), ("help-0.25", "digits", None)
+HEADLINES = (
+    Headline(
+        "ask for help: 1-of-20 asks on clothes, single-image / all-images",
+        "89 / 29 %",
+        "ask-for-help",
+        _first(_HELP, regimes=(Regime.SINGLE_STATE, Regime.ALL_STATES)),
+        first=True,
+    ),
+    Headline(
+        "ask for help: 1-of-20 asks on letters, single-image",
+        "68 % (20,800 letters)",
+        "ask-for-help",
+        _first(("help-0.25", "letters", None)),
+        first=True,
+    ),
+    Headline("ask for help: a single network (optim) asks on clothes", "under 2 %", "ask-for-help", _optim(_HELP)),
+    Headline(
+        "ask for help: digits named correctly, 1-of-20 ... 10-of-10, single-image",
+        "96.9 ... 99.4 %",
+        "ask-for-help",
+        _ends(_FAMILIAR, CORRECT),
+    ),
+    Headline(
+        "ask for help that pays 0.5: 1-of-20 asks on clothes, single-image",
+        '"almost 100 %"',
+        "ask-for-help",
+        _first(("help-0.5", "fashion", None)),
+    ),
+    Headline(
+        "non-obvious: mean index on clothes, 1-of-20 ... 10-of-10, single-image",
+        "smaller with smaller k/N",
+        "non-obvious",
+        _ends(("non-obvious", "fashion", None), INDEX),
+        first=True,
+    ),
+    Headline(
+        "help if available: both tables of familiar digits",
+        "32 cells",
+        "help-if-available",
+        _cells_within(("bit_TEST", "bit_test"), 2),
+        first=True,
+    ),
+    Headline(
+        "the same from another seed",
+        "32 cells",
+        "help-if-available-seed-1",
+        _cells_within(("bit_TEST", "bit_test"), 2),
+    ),
+    Headline(
+        "help if available: digits named correctly, 1-of-20 ... 10-of-10, single-image",
+        "84.1 ... 99.3 %",
+        "help-if-available",
+        _ends(("help-0.05", "digits", True), CORRECT),
+        first=True,
+    ),
+    Headline(
+        "help if available: 1-of-20 asks on digits, single-image",
+        "10.4 %",
+        "help-if-available",
+        _first(("help-0.05", "digits", True)),
+        first=True,
+    ),
+    Headline(
+        "help if available: 1-of-20 asks on clothes, against optim, single-image",
+        '"much more"',
+        "help-if-available",
+        _against_optim(("help-0.05", "fashion", True)),
+    ),
+    Headline(
+        "help if available that pays 0.02 / 0.05 / 0.2: 1-of-20 asks on clothes, single-image",
+        "more with more reward",
+        "help-if-available",
+        _first(*((f"help-{pays}", "fashion", True) for pays in ("0.02", "0.05", "0.2"))),
+    ),
+    Headline(
+        "10 % of the digits: named correctly, 1-of-20 ... 10-of-10, single-image",
+        "88.8 ... 98.7 %",
+        "data-extent",
+        _ends(("extent-10", "digits", None), CORRECT),
+        first=True,
+    ),
+    Headline(
+        "1 % of the digits: help on clothes, 1-of-20 ... 10-of-10, single-image",
+        "no more with smaller k/N",
+        "data-extent",
+        _ends(("extent-1", "fashion", None), HELP),
+    ),
+    Headline(
+        "driving: speed, 1-of-20 ... 20-of-20", "slower with smaller k", "driving", _driving("speed", 2), first=True
+    ),
+    Headline(
+        "driving: collision frequency, 1-of-20 ... 20-of-20",
+        "fewer with smaller k",
+        "driving",
+        _driving("collisions", 3),
+    ),
+    Headline(
+        "training 2,000 image networks, 100 epochs",
+        "50 V100-hours",
+        "ask-for-help",
+        _training_time("belief-help-0.25"),
+        first=True,
+    ),
+    Headline(
+        "training 2,000 driving networks, 51,200 epochs",
+        "833 CPU-hours",
+        "driving",
+        _training_time("belief"),
+        first=True,
+    ),
+)

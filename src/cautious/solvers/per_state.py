@@ -1,0 +1,191 @@
+"""k-of-N games of single states, compiled: every state is a problem of its own, and stops when it is certified.
+
+One iteration, for a state with rewards r [A, M] and a policy π [A]:
+
+    v_m = Σ_a π(a) r(a, m)                    each model's value
+    r̄(a) = Σ_i w_i r(a, m_i)                  the mixture that weighs the models by rank, m_1 the worst
+    P(a) ← max(0, P(a) + r̄(a) - Σ_b π(b) r̄(b))   regret matching+ (Tammelin, 2014)
+    π(a) ∝ P(a)
+
+The best policy seen, or its average weighted by t, has the value `lower`. No policy has a higher k-of-N value than `upper`, the
+largest entry of the mixture averaged in the same way: a point of the risk envelope. A game ends when the two are close.
+
+Sums have the order of the loops below, on every CPU: no library is asked, and the compiler may not reorder them. So a
+state's bits depend on that state alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import torch
+from torch import Tensor
+
+from cautious.beliefs.crew import Board
+from cautious.ops.risk import KofN
+from cautious.parallel import parallel_map
+from cautious.telling import Progress
+
+STATES_PER_TASK = 64
+"""States that a thread plays before it asks for more."""
+
+CHECK_AVERAGE = 10
+"""The average policy is evaluated in every so many iterations: often enough to stop in time, and a tenth of the work."""
+
+
+class StateGames(NamedTuple):
+    """What the games of S states came to at L levels."""
+
+    policy: Tensor
+    """The best policy of each, [L, S, A]."""
+    lower: Tensor
+    """Its exact k-of-N value, [L, S]."""
+    upper: Tensor
+    """What no policy's value exceeds, [L, S]."""
+
+
+def play_states(
+    rewards: Tensor,
+    levels: Sequence[KofN],
+    *,
+    num_iterations: int,
+    tolerance: float,
+    progress: Progress | None = None,
+) -> StateGames:
+    """Play the game of every state at every level, on all threads.
+
+    Args:
+        rewards: What each of M models says each action pays, [M, S, A], on the CPU.
+        levels: L levels.
+        num_iterations: Iterations of a game at most.
+        tolerance: A game ends when its gap is at most this share of the range of the state's rewards.
+        progress: Told (tasks done, tasks in all).
+    """
+    num_models, num_states, num_actions = rewards.shape
+    weights = np.stack([level.rank_weights(num_models).numpy() for level in levels])
+    policy = np.empty((len(levels), num_states, num_actions))
+    bounds = np.empty((2, len(levels), num_states))
+
+    def play(task: int) -> None:
+        states = slice(task * STATES_PER_TASK, (task + 1) * STATES_PER_TASK)
+        own = np.ascontiguousarray(rewards[:, states].permute(1, 2, 0).double().numpy())  # [s, A, M]
+        # Arrays of its own: a view of larger ones would be another type to the compiler, and be compiled again.
+        played, certified = np.empty((len(levels), len(own), num_actions)), np.empty((2, len(levels), len(own)))
+        _play(own, weights, num_iterations, float(tolerance), played, certified)
+        policy[:, states], bounds[:, :, states] = played, certified
+        board.tell(task, 1)
+
+    num_tasks = -(-num_states // STATES_PER_TASK)
+    board = Board(num_tasks, 1, progress)
+    parallel_map(play, num_tasks, board.stop if num_tasks > 1 else None)
+    return StateGames(*(torch.from_numpy(part) for part in (policy, *bounds)))
+
+
+compiled = numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False)
+"""Kept on disk, so that only the first process compiles; other threads run meanwhile. No fast-math: sums keep their order."""
+
+
+@compiled
+def _play(rewards, rank_weights, num_iterations, tolerance, policy, bounds):  # type: ignore[no-untyped-def]
+    """Play all states [s, A, M] at all levels [L, M] into `policy` [L, s, A] and `bounds` [2, L, s]."""
+    for state in range(rewards.shape[0]):
+        own = rewards[state]
+        limit = tolerance * (own.max() - own.min())
+        for level in range(rank_weights.shape[0]):
+            lower, upper = _game(own, rank_weights[level], num_iterations, limit, policy[level, state])
+            bounds[0, level, state] = lower
+            bounds[1, level, state] = upper
+
+
+@compiled
+def _game(rewards, rank_weights, num_iterations, limit, best):  # type: ignore[no-untyped-def]
+    """One state's game [A, M]: the best policy into `best` [A]; returns its value and the bound on all policies' values."""
+    num_actions, num_models = rewards.shape
+    policy, regret = np.full(num_actions, 1.0 / num_actions), np.zeros(num_actions)
+    policy_sum, mixture_sum = np.zeros(num_actions), np.zeros(num_actions)
+    average, mixture, values = np.empty(num_actions), np.empty(num_actions), np.empty(num_models)
+    order, average_order = np.arange(num_models), np.arange(num_models)  # two: each is nearly sorted the next time
+    lower, upper, total = -np.inf, np.inf, 0.0
+    for t in range(num_iterations):
+        value = _evaluate(rewards, policy, rank_weights, order, values, mixture)
+        if value >= lower:
+            lower = value
+            best[:] = policy
+        total += t + 1.0
+        largest = -np.inf
+        for a in range(num_actions):
+            policy_sum[a] += (t + 1.0) * policy[a]
+            mixture_sum[a] += (t + 1.0) * mixture[a]
+            largest = max(largest, mixture_sum[a])
+        upper = min(upper, largest / total)
+        positive = 0.0
+        for a in range(num_actions):
+            regret[a] = max(0.0, regret[a] + mixture[a] - value)
+            positive += regret[a]
+        for a in range(num_actions):
+            policy[a] = regret[a] / positive if positive > 0.0 else 1.0 / num_actions
+        if (t + 1) % CHECK_AVERAGE == 0 or t + 1 == num_iterations:
+            weight = 0.0
+            for a in range(num_actions):
+                weight += policy_sum[a]
+            for a in range(num_actions):
+                average[a] = policy_sum[a] / weight
+            value = _evaluate(rewards, average, rank_weights, average_order, values, mixture)
+            if value >= lower:
+                lower = value
+                best[:] = average
+        if upper - lower <= limit:
+            break
+    return lower, max(upper, lower)  # rounding may cross them where they meet
+
+
+@compiled
+def _evaluate(rewards, policy, rank_weights, order, values, mixture):  # type: ignore[no-untyped-def]
+    """The exact k-of-N value of a policy [A]; `order`, `values` and `mixture` are filled for it."""
+    num_actions, num_models = rewards.shape
+    values[:] = 0.0
+    for a in range(num_actions):
+        if policy[a] != 0.0:
+            for m in range(num_models):
+                values[m] += policy[a] * rewards[a, m]
+    _sort(order, values)
+    mixture[:] = 0.0
+    value = 0.0
+    for i in range(num_models):
+        weight = rank_weights[i]
+        if weight == 0.0:
+            break  # weights never increase
+        m = order[i]
+        value += weight * values[m]
+        for a in range(num_actions):
+            mixture[a] += weight * rewards[a, m]
+    return value
+
+
+@compiled
+def _sort(order, values):  # type: ignore[no-untyped-def]
+    """Models from the worst on, ties by number, in place: Shell's sort, with a single pass where little is out of order.
+
+    A policy changes little from one iteration to the next, so that one pass of insertions usually does; the wide gaps are for
+    the first iterations, and for many models.
+    """
+    num_models = len(order)
+    inversions = 0
+    for i in range(1, num_models):
+        inversions += values[order[i - 1]] > values[order[i]]
+    gap = 1
+    while inversions > num_models // 3 and 3 * gap + 1 < num_models:
+        gap = 3 * gap + 1  # 1, 4, 13, 40, ... (Knuth)
+    while gap > 0:
+        for i in range(gap, num_models):
+            m = order[i]
+            value = values[m]
+            j = i - gap
+            while j >= 0 and (values[order[j]] > value or (values[order[j]] == value and order[j] > m)):
+                order[j + gap] = order[j]
+                j -= gap
+            order[j + gap] = m
+        gap //= 3

@@ -1,0 +1,63 @@
+"""A command's first seconds: nothing heavy before it is needed, no traceback on Ctrl-C, no work that cannot be written."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cautious.cli.main import main
+
+HEAVY = ("torch", "scipy", "matplotlib", "ray", "numba")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["--help"], ["train", "--help"], ["solve", "--help"]], ids=" ".join
+)
+def test_help_and_version_load_nothing_heavy(arguments):
+    code = f"""
+import sys
+from cautious.cli.main import main
+try:
+    main({arguments})
+except SystemExit:
+    pass
+print("loaded:", [name for name in {HEAVY} if name in sys.modules])
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines()[-1] == "loaded: []"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_an_interrupt_while_torch_is_loading_prints_no_traceback(tmp_path):
+    np.save(tmp_path / "rewards.npy", np.eye(3)[:, None])
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import cautious.__main__"
+    call = [sys.executable, "-c", code, "solve", "--rewards", str(tmp_path / "rewards.npy"), "--level", "1-of-2"]
+    command = subprocess.Popen(call, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    maps = Path(f"/proc/{command.pid}/maps")
+    while "libtorch" not in maps.read_text():
+        time.sleep(0.005)
+    command.send_signal(signal.SIGINT)
+    out, err = command.communicate(timeout=60)
+    assert "Traceback" not in out + err
+    assert command.returncode == 130
+    assert not (tmp_path / "solution").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc cannot be written, whoever one is")
+def test_solve_notices_that_it_cannot_write_before_it_solves(tmp_path, monkeypatch, capsys):
+    np.save(tmp_path / "rewards.npy", np.eye(3)[:, None])
+
+    def never(*_, **__):
+        raise AssertionError("solved for nothing")
+
+    monkeypatch.setattr("cautious.solvers.bandit.solve_bandit", never)
+    with pytest.raises(SystemExit) as stop:
+        main(["solve", "--rewards", str(tmp_path / "rewards.npy"), "--level", "1-of-2", "--out", "/proc/solution"])
+    assert stop.value.code == 2
+    assert "/proc/solution: could not be written" in capsys.readouterr().err
