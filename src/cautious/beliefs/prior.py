@@ -226,7 +226,10 @@ def _nearest(distances: Tensor, tried: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _ratio(distances: Tensor, tried: Tensor, reach: Tensor) -> Tensor:
-    """Distance by reach, d / q, [n, A], from distances [n, L]: q is the median of the nearest rows' reach, as one of them may be odd itself."""
+    """Distance by reach, d / q, [n, A], from distances [n, L].
+
+    The reach is the median of the nearest rows' own, as one of them may be odd itself.
+    """
     mean, numbers = _nearest(distances, tried)
     return mean / reach.gather(0, numbers.flatten(0, 1)).unflatten(0, numbers.shape[:2]).median(dim=1).values
 
