@@ -9,7 +9,8 @@ with the distance from them, for each model and action with a random height and 
 d_a is the mean distance from x to the three nearest familiar rows in which action a was tried, between *whitened* rows, so
 that features that move together count once. q_a is the distance that is usual there: what 98 % of those rows stay below
 themselves, seen as new ones by the others; or more where the three nearest have larger distances of their own, since a kind
-of rows that is rare but known lies less densely. w_a is the deviation of the action's own rewards, so that an action that always paid the same is never in doubt.
+of rows that is rare but known lies less densely. w_a is the deviation of the action's own rewards, so that an action that
+always paid the same is never in doubt.
 
 Models come in pairs with opposite heights: the mean of all of them, which the ordinary policy follows, has no prior.
 """
@@ -225,7 +226,10 @@ def _nearest(distances: Tensor, tried: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _ratio(distances: Tensor, tried: Tensor, reach: Tensor) -> Tensor:
-    """d / q, [n, A], from distances [n, L]: q is the median of the nearest rows' reach, as one of them may be odd itself."""
+    """Distance by reach, d / q, [n, A], from distances [n, L].
+
+    The reach is the median of the nearest rows' own, as one of them may be odd itself.
+    """
     mean, numbers = _nearest(distances, tried)
     return mean / reach.gather(0, numbers.flatten(0, 1)).unflatten(0, numbers.shape[:2]).median(dim=1).values
 
