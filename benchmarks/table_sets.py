@@ -13,6 +13,7 @@ import numpy as np
 HELP_REWARD = 0.4
 KINDS = ("class", "far", "shift")
 MOST_TRAINING_ROWS, MOST_FRESH_ROWS = 256, 200
+MOST_TEXTS = 12
 FAR = 5.0
 """How many standard deviations one feature of a "far" row is moved by."""
 
@@ -97,6 +98,9 @@ def load(name: str) -> tuple[np.ndarray, np.ndarray]:
     # A column that is mostly empty would cost most rows.
     frame = frame.loc[:, frame.isna().mean() < 0.2].dropna()
     labels = frame.pop(source.label).astype(str)
+    # A text column with many different values is a name or a date, and no feature.
+    texts = frame.select_dtypes(exclude=["number", "bool"])
+    frame = frame.drop(columns=[column for column in texts if texts[column].nunique() > MOST_TEXTS])
     common = labels.map(labels.value_counts()) >= 15
     features = pandas.get_dummies(frame[common], dtype=float).astype(float)
     return features.to_numpy(), np.unique(labels[common], return_inverse=True)[1]

@@ -34,7 +34,9 @@ def test_a_file_becomes_the_belief_that_python_would_train(experience, capsys):
     belief = RewardEnsemble.load("mine")
     assert torch.equal(belief.parameters, fit_ensemble(*experience, **SAME).parameters)
     names = sorted(path.name for path in Path("mine").iterdir())
-    assert names == ["ensemble.json", *(path.name for path in Path("mine").glob("models-*.safetensors"))]
+    stamped = [path.name for kind in ("models", "prior") for path in Path("mine").glob(f"{kind}-*.safetensors")]
+    assert len(stamped) == 2
+    assert names == ["ensemble.json", *stamped]
     said = " ".join(capsys.readouterr().out.split())
     assert "6 models of 3 actions, states [3]" in said
     assert "on 8 familiar states that no model has seen" in said

@@ -36,7 +36,7 @@ LOGGED = ["--models", "12", "--epochs", "10", "--logged", "3000", "--shown", "15
 
 def test_logged_feedback_passes_clothes_on_and_keeps_digits(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     familiar, novel = example("logged_feedback").main([*LOGGED, "--out", str(tmp_path)])
-    assert familiar.caution.mean() < 0.15
+    assert familiar.caution.mean() < 0.2
     assert novel.caution.mean() > 2 * familiar.caution.mean()
     assert novel.passed_on > novel.ordinarily + 0.2
     assert familiar.passed_on < familiar.ordinarily + 0.15

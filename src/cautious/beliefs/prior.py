@@ -4,11 +4,13 @@ Networks trained on the same rows agree there, and often agree far away from the
 they know less there. The prior says it. It is nothing near familiar rows, so that what was learned stays as it is, and grows
 with the distance from them, for each model and action with a random height and sign of its own:
 
-    p_i(x, a) = h_ia · max(0, d_a(x) / q_a - 1),    h_ia = width · w_a · c_ia,    c_ia ~ N(0, 1)
+    p_i(x, a) = h_ia · max(0, d_a(x) / q_a(x) - 1),    h_ia = width · w_a · c_ia,    c_ia ~ N(0, 1)
 
 d_a is the mean distance from x to the three nearest familiar rows in which action a was tried, between *whitened* rows, so
-that features that move together count once; q_a is what 98 % of those rows stay below themselves, seen as new ones by
-the others; w_a is the deviation of the action's own rewards, so that an action that always paid the same is never in doubt.
+that features that move together count once. q_a is the distance that is usual there: what 98 % of those rows stay below
+themselves, seen as new ones by the others; or more where the three nearest have larger distances of their own, since a kind
+of rows that is rare but known lies less densely. w_a is the deviation of the action's own rewards, so that an action that
+always paid the same is never in doubt.
 
 Models come in pairs with opposite heights: the mean of all of them, which the ordinary policy follows, has no prior.
 """
@@ -29,7 +31,7 @@ from cautious.errors import BadFileError, InvalidInputError
 from cautious.seeding import stream
 from cautious.types import as_number
 
-WIDTH = 16.0
+WIDTH = 8.0
 """Width of the prior for vectors if none is given: chosen on the development sets of docs/tables.md."""
 NEIGHBOURS = 3
 """Nearest familiar rows whose mean distance counts: one alone could be an outlier itself."""
@@ -67,7 +69,7 @@ class Prior:
     tried: Tensor
     """Whether each action was tried in each of them, [L, A]."""
     reach: Tensor
-    """q, [A], float64: from where on the prior of each action begins."""
+    """q at each of them, [L, A], float32: from where on the prior of each action begins there."""
     heights: Tensor
     """h, [M, A], float32, in the rewards' units."""
 
@@ -87,12 +89,12 @@ class Prior:
         centre, whitening = _whitening(familiar, seed)
         whitened = (familiar - centre) @ whitening.double()
         reach = _reach(familiar, tried, seed)
-        uncovered = (_nearest(_distances(whitened, whitened), tried) > reach).double().mean(dim=0)
+        uncovered = (_ratio(_distances(whitened, whitened), tried, reach) > 1).double().mean(dim=0)
         heights = width * _doubt(rewards, uncovered) * _draws(seed, num_models, rewards.shape[1])
-        return cls(width, centre, whitening, whitened.float(), tried, reach, heights.float())
+        return cls(width, centre, whitening, whitened.float(), tried, reach.float(), heights.float())
 
     def beyond(self, rows: Tensor) -> Tensor:
-        """How far rows are beyond the familiar ones, max(0, d_a(x) / q_a - 1): [S, F] -> [S, A], float32.
+        """How far rows are beyond the familiar ones, max(0, d_a(x) / q_a(x) - 1): [S, F] -> [S, A], float32.
 
         In float64 and in blocks of one shape, so that a row's bits do not depend on the others.
         """
@@ -102,7 +104,7 @@ class Prior:
         for block in flat.split(BLOCK):
             whitened = (filled_up(block.double(), BLOCK) - self.centre) @ whitening
             distances = _distances(whitened, familiar)[: len(block)]
-            blocks.append(_nearest(distances, self.tried) / self.reach - 1)
+            blocks.append(_ratio(distances, self.tried, self.reach.double()) - 1)
         return torch.cat(blocks).clamp(0, FARTHEST).float().to(rows.device)
 
     def to(self, device: torch.device | None) -> Prior:
@@ -128,7 +130,7 @@ class Prior:
             "whitening": (num_features, whitened),
             "rows": (length, whitened),
             "tried": (length, num_actions),
-            "reach": (num_actions,),
+            "reach": (length, num_actions),
             "heights": (num_models, num_actions),
         }
         for name, shape in shapes.items():
@@ -176,7 +178,9 @@ def _kept_rows(tried: Tensor, seed: int) -> Tensor:
 
 
 def _reach(rows: Tensor, tried: Tensor, seed: int) -> Tensor:
-    """The reach q of each action, [A]: what `FAMILIAR` of the rows [L, F] in which it was tried stay below, seen as new ones.
+    """The reach q of each action at each row, [L, A], from familiar rows [L, F].
+
+    At least what `FAMILIAR` of the rows in which it was tried stay below, seen as new ones; the row's own distance if larger.
 
     A fifth of the rows at a time is whitened and measured with the others only: in many dimensions, rows that take part in
     the covariance lie closer together than new ones do.
@@ -192,10 +196,12 @@ def _reach(rows: Tensor, tried: Tensor, seed: int) -> Tensor:
         centre, whitening = _whitening(rows[~new], seed)
         whitened = (rows - centre) @ whitening.double()
         distances = _distances(whitened[new], whitened[~new])
-        own[new] = torch.where(tried[new], _nearest(distances, tried[~new]), math.nan)
-        everywhere[new] = _nearest(distances, every[~new])
-    quantiles = torch.where(count < ENOUGH, everywhere.nanquantile(FAMILIAR), own.nanquantile(FAMILIAR, dim=0))
-    return quantiles.nan_to_num(1.0).clamp(min=smallest)  # a row or two say nothing: one deviation is as good as any
+        own[new] = torch.where(tried[new], _nearest(distances, tried[~new])[0], math.nan)
+        everywhere[new] = _nearest(distances, every[~new])[0]
+    own = torch.where(count < ENOUGH, everywhere, own)
+    # A row or two say nothing about distances: one deviation is as good as any.
+    usual = own.nanquantile(FAMILIAR, dim=0).nan_to_num(1.0).clamp(min=smallest)
+    return torch.maximum(own.nan_to_num(0.0), usual)
 
 
 def _distances(rows: Tensor, others: Tensor) -> Tensor:
@@ -204,14 +210,28 @@ def _distances(rows: Tensor, others: Tensor) -> Tensor:
     return squares.clamp(min=0).sqrt()
 
 
-def _nearest(distances: Tensor, tried: Tensor) -> Tensor:
-    """Mean distance to the nearest rows in which each action was tried: [n, L], [L, A] -> [n, A]."""
+def _nearest(distances: Tensor, tried: Tensor) -> tuple[Tensor, Tensor]:
+    """The nearest rows in which each action was tried: mean distance [n, A], and which they are [n, k, A].
+
+    From distances [n, L]; k is `NEIGHBOURS`, where an action was tried less often some are named twice.
+    """
     patterns, place = tried.T.unique(dim=0, return_inverse=True)  # where all actions were tried, there is only one
-    means = []
+    means, numbers = [], []
     for pattern in patterns:
-        own = distances[:, pattern]
-        means.append(own.topk(min(NEIGHBOURS, own.shape[1]), dim=1, largest=False).values.mean(dim=1))
-    return torch.stack(means, dim=1)[:, place]
+        rows = pattern.nonzero().flatten()
+        found = distances[:, rows].topk(min(NEIGHBOURS, len(rows)), dim=1, largest=False)
+        means.append(found.values.mean(dim=1))
+        numbers.append(rows[found.indices[:, torch.arange(NEIGHBOURS) % found.indices.shape[1]]])
+    return torch.stack(means, dim=1)[:, place], torch.stack(numbers, dim=2)[..., place]
+
+
+def _ratio(distances: Tensor, tried: Tensor, reach: Tensor) -> Tensor:
+    """Distance by reach, d / q, [n, A], from distances [n, L].
+
+    The reach is the median of the nearest rows' own, as one of them may be odd itself.
+    """
+    mean, numbers = _nearest(distances, tried)
+    return mean / reach.gather(0, numbers.flatten(0, 1)).unflatten(0, numbers.shape[:2]).median(dim=1).values
 
 
 def _doubt(rewards: Tensor, uncovered: Tensor) -> Tensor:

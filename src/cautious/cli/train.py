@@ -68,7 +68,7 @@ class Train:
     validation_fraction: float = 0.1
     """Part of the states that no model sees, to look at the belief with."""
     prior: float | None = None
-    """Width of each model's random prior far from familiar states; if not given, 16 for vectors, 0 (none) for images."""
+    """Width of each model's random prior far from familiar states; if not given, 8 for vectors, 0 (none) for images."""
     seed: int = 0
     """Starts every random draw."""
     device: str = "auto"
