@@ -13,7 +13,7 @@ COUNTS = {1: (1, 15), 32: (8, 3), 1000: (16, 1)}
 
 def bench_deciding() -> list[str]:
     """Milliseconds a call, and observations a second."""
-    lines = ["decide at 1-of-20, 100 models, 200 iterations: milliseconds a call"]
+    lines = ["decide at 1-of-20, 100 models, against loops of 200 iterations: milliseconds per call"]
     beliefs = {
         "clothes (shipped, ask-for-help)": image_belief(),
         "digits (the same)": image_belief("digits"),

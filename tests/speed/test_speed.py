@@ -25,8 +25,13 @@ def test_the_plain_way_decides_as_we_do():
     twice = measures.vector_belief(num_models=24, num_actions=4)
     ours = CautiousPolicy(twice.belief, measures.LEVEL).decide(twice.states[:6]).probabilities
     plain = plain_decisions(twice.networks, twice.inputs[:6], measures.LEVEL, 200)
-    # float32 predictions round otherwise in a plain module; near a tie that moves a policy a little
-    assert np.abs(plain - ours.numpy()).max() < 1e-3
+    rewards = twice.belief.rewards(twice.states[:6]).double()
+    values = [measures.LEVEL.value((rewards * policy).sum(dim=-1).T) for policy in (ours, torch.from_numpy(plain))]
+    reach = rewards.amax(dim=(0, 2)) - rewards.amin(dim=(0, 2))
+    # Both are near the optimum, from different sides of it: ours by 1e-4 of the range, the loop's 200 iterations by some more.
+    assert bool((values[0] >= values[1] - 1e-4 * reach).all())
+    assert bool((values[0] <= values[1] + 5e-3 * reach).all())
+    assert np.abs(plain - ours.numpy()).max() < 0.05
     images = measures.image_belief()
     said = torch.stack([network(images.inputs[:2]) for network in images.networks]).detach()
     torch.testing.assert_close(said, images.belief.rewards(images.states[:2]), atol=1e-5, rtol=1e-5)

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.fixed_shapes import filled_up
-from cautious.beliefs.units import ENOUGH, deviations, shared_deviation
+from cautious.beliefs.units import deviations, shared_deviation
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.seeding import stream
 from cautious.types import as_number
@@ -43,6 +43,8 @@ SMALLEST_REACH = 0.1
 """The prior begins no nearer than this many standard deviations per feature, where familiar rows are dense or repeated."""
 FEW = 0.1
 """Share of familiar rows that may be beyond an action's reach though it was tried all over them."""
+FEWEST_OWN = 8
+"""From so many tries on, the rows in which an action was tried say how far apart they usually are; below, all rows do."""
 FOLDS = 5
 """Parts of the familiar rows, each of which is seen as new by the others."""
 MOST_ROWS, FEWEST_ROWS = 5000, 50
@@ -198,7 +200,7 @@ def _reach(rows: Tensor, tried: Tensor, seed: int) -> Tensor:
         distances = _distances(whitened[new], whitened[~new])
         own[new] = torch.where(tried[new], _nearest(distances, tried[~new])[0], math.nan)
         everywhere[new] = _nearest(distances, every[~new])[0]
-    own = torch.where(count < ENOUGH, everywhere, own)
+    own = torch.where(count < FEWEST_OWN, everywhere, own)
     # A row or two say nothing about distances: one deviation is as good as any.
     usual = own.nanquantile(FAMILIAR, dim=0).nan_to_num(1.0).clamp(min=smallest)
     return torch.maximum(own.nan_to_num(0.0), usual)
