@@ -152,6 +152,8 @@ def _held_out_tail(rows: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarra
     tails = rows > np.quantile(rows, 0.9, axis=0)
     # A 0/1 column has no tail, nor one whose top value is common.
     tailed = (tails.mean(axis=0) > 0.03) & np.array([len(np.unique(column)) > 10 for column in rows.T])
+    if not tailed.any():
+        return None
     scores = np.zeros(rows.shape[1])
     scores[tailed] = f_classif(rows[:, tailed], labels)[0]
     tail = tails[:, np.argsort(-scores)[seed % 3]]
