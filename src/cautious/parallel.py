@@ -68,9 +68,10 @@ def single_threaded(compute: Callable[Parameters, Result]) -> Callable[Parameter
 
 _lock = threading.Lock()
 _usual = _users = 0
-"""Torch's number of threads before any thread entered `single_thread`, and how many threads are inside it."""
+"""Torch's number of threads outside of `single_thread`, and how many threads are inside it."""
 _own = threading.local()
-"""Of each thread: how deep it is inside `single_thread`, and whether it is running a task of `parallel_map`."""
+"""Of each thread: how deep it is inside `single_thread`, whether it was left with a number of 1, and whether it is running a
+task of `parallel_map`."""
 
 
 @contextlib.contextmanager
@@ -78,24 +79,29 @@ def single_thread() -> Iterator[int]:
     """Run this thread's torch operations on one thread; yields the number that torch would have used.
 
     Torch keeps one number for each thread, one that new threads begin with, and one of the matrix library for all; setting
-    the first sets the others, too. So the usual number is remembered here, where a thread that begins later would take 1 for
-    it, and only the last to leave restores it: another thread in the middle of a factorisation would otherwise get help.
+    the first sets the others, too. So only the last thread to leave restores it: another one in the middle of a factorisation
+    would otherwise get help, and sum in another order. A thread that left before the last keeps 1 until it leaves as the last
+    itself; what it has then is not taken for the usual number.
     """
     global _usual, _users
-    depth = getattr(_own, "depth", 0)
-    if depth == 0:
+    if getattr(_own, "depth", 0):
+        yield _usual
+        return
+    entered = False
+    try:
         with _lock:
-            if _users == 0:
+            if _users == 0 and not (getattr(_own, "lowered", False) and torch.get_num_threads() == 1):
                 _usual = torch.get_num_threads()
             _users += 1
+            entered = True
+        _own.depth = 1
         torch.set_num_threads(1)
-    _own.depth = depth + 1
-    try:
         yield _usual
     finally:
-        _own.depth = depth
-        if depth == 0:
+        _own.depth = 0
+        if entered:
             with _lock:
                 _users -= 1
+                _own.lowered = _users > 0
                 if _users == 0:
                     torch.set_num_threads(_usual)

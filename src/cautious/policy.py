@@ -48,7 +48,7 @@ from cautious.worlds.mdp import TabularMDP
 NUM_ITERATIONS = 200
 """T of the solver in an MDP and with queue sampling, where none is named."""
 MOST_ITERATIONS = 2000
-"""Of a state's own game, where none are named: nearly all are certified long before."""
+"""Of a state's own game, where none are named; many end long before, certified."""
 TOLERANCE = 1e-4
 """A state's game ends when its gap is at most this share of the range of the rewards there."""
 
@@ -64,8 +64,7 @@ class Belief(Protocol):
 class CautiousPolicy:
     """Acts as usual where the models of a belief agree, and carefully where they do not.
 
-    Each state is a problem of its own (the single-state regime), so that a decision does not depend on what else is asked;
-    but for rounding, where a network's float32 products do.
+    Each state is a problem of its own (the single-state regime), so that a decision does not depend on what else is asked.
     With `mdp`, actions move the world: the whole policy is solved once, and a state is its number.
 
     >>> import torch
@@ -96,14 +95,15 @@ class CautiousPolicy:
             level: How cautious: a `KofN` or ``"k-of-n"``.
             mdp: The world, where actions move it.
             num_iterations: T of the solver. If not given, 200 in an MDP or with queue sampling, and otherwise as many as each
-                state's game needs to be certified, 2,000 at most.
+                state's game needs to be certified to `tolerance`, 2,000 at most.
             sampling: ``"exact"`` (no chance, so that the same state gets the same decision), or the paper's ``"queue"``.
             seed: Starts queue sampling, and draws of `predict(deterministic=False)`.
             familiar_states: States like those of the training that no model was trained on, at least three, as `decide` takes
                 them: they set the unit of `Decision.disagreement`. Not needed where `fit_ensemble` kept some back
                 (`validation_fraction`).
             tolerance: A state's game ends when no policy can be better by more than this share of the range of the rewards
-                there (`Decision.gap`); 0 makes all iterations. In an MDP and with queue sampling it plays no part.
+                there, or after `num_iterations`; `Decision.gap` says what it came to. In an MDP and with queue sampling it
+                plays no part.
         """
         if isinstance(belief, (str, Path)):
             raise InvalidInputError(f"belief={str(belief)!r} is a name; pass what RewardEnsemble.load makes of it.")
@@ -131,7 +131,6 @@ class CautiousPolicy:
         known = self._own_familiar or getattr(self.belief, "familiar", None)
         return known if isinstance(known, FamiliarSpread) else None  # a belief of one's own may call something else so
 
-    @single_threaded
     def decide(self, states: Any) -> Decision:
         """What to do in each state.
 
@@ -143,7 +142,7 @@ class CautiousPolicy:
             cautious, ordinary = (policies[0, numbers] for policies in self._table)
             opinions = self.belief.rewards(numbers)
             return decision_of(cautious, ordinary, lambda: opinions, in_units_of(self.familiar, spread_of(opinions)))
-        rewards = self._rewards(states)
+        rewards = self._rewards(states)  # a belief of the user's own may use all threads
         policies, ordinary, gap = self._solve(rewards, [self.level], None)
         disagreement = in_units_of(self.familiar, spread_of(rewards))
         return decision_of(policies[0], ordinary, lambda: rewards, disagreement, gap[0])
@@ -242,6 +241,7 @@ class CautiousPolicy:
         check_size(rewards, "belief")
         return rewards
 
+    @single_threaded
     def _solve(
         self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None
     ) -> tuple[Tensor, Tensor, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable
 
@@ -32,6 +33,22 @@ class Estimate:
         rate = (done - first) / (now - begun) if now > begun else 0.0
         left = f", about {(total - done) / rate:.0f} s left" if rate > 0 and done < total else ""
         return f"{self._title}: {100 * done // max(total, 1)} %{left}"
+
+
+class ProgressCounter:
+    """Counts steps that several threads make, and tells one after the other how many are done."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        """Begin with none of `total` done; without `progress` nobody is told."""
+        self._done, self._total, self._progress = 0, total, progress
+        self._lock = threading.Lock()
+
+    def add(self, count: int) -> None:
+        """So many more are done."""
+        if self._progress is not None:
+            with self._lock:
+                self._done += count
+                self._progress(self._done, self._total)
 
 
 def as_progress(progress: bool | Progress | None, title: str) -> Progress | None:

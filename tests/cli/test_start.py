@@ -40,7 +40,7 @@ def test_an_interrupt_while_torch_is_loading_prints_no_traceback(tmp_path):
     call = [sys.executable, "-c", code, "solve", "--rewards", str(tmp_path / "rewards.npy"), "--level", "1-of-2"]
     command = subprocess.Popen(call, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     maps = Path(f"/proc/{command.pid}/maps")
-    while "libtorch" not in maps.read_text():
+    while command.poll() is None and "libtorch" not in maps.read_text():
         time.sleep(0.005)
     command.send_signal(signal.SIGINT)
     out, err = command.communicate(timeout=60)

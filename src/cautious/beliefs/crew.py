@@ -83,7 +83,7 @@ class Board:
     def __init__(self, num_shards: int, num_epochs: int, progress: Progress | None) -> None:
         """Count `num_epochs` of each shard."""
         self._epochs = [0] * num_shards
-        self._total = num_shards * num_epochs
+        self._done, self._total = 0, num_shards * num_epochs
         self._progress = progress
         self._lock = threading.Lock()
         self._stopped = False
@@ -102,6 +102,7 @@ class Board:
             raise KeyboardInterrupt
         with self._lock:
             for shard, done in epochs.items():
+                self._done += done - self._epochs[shard]
                 self._epochs[shard] = done
             if self._progress is not None:
-                self._progress(sum(self._epochs), self._total)
+                self._progress(self._done, self._total)

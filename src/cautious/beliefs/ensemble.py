@@ -21,7 +21,7 @@ from cautious.beliefs.saved import DESCRIPTION, load_description, load_models, l
 from cautious.beliefs.table import state_numbers
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 from cautious.parallel import parallel_map, single_threaded
-from cautious.telling import Progress
+from cautious.telling import Progress, ProgressCounter
 from cautious.types import (
     ArrayLike,
     as_device,
@@ -117,6 +117,7 @@ class RewardEnsemble:
         check_callable(progress, "progress", "blocks done, blocks in all")
         return self._predict(torch.arange(self.num_models), self._as_states(states), progress)
 
+    @single_threaded
     def on(self, states: Any) -> RewardEnsemble:
         """The same belief about these states: what the solvers stream from, where all rewards at once are too many."""
         parts = self.parameters, self.losses, self.settings, self._as_states(states), self.prior
@@ -182,14 +183,13 @@ class RewardEnsemble:
         device = self.parameters.device
         out = torch.empty(len(indices), len(states[0]), self.num_actions, device=device, dtype=torch.float32)
         num_models, num_rows = self.network.block[device.type]
-        blocks = [
-            (slice(model, model + num_models), slice(row, row + num_rows))
-            for model in range(0, len(indices), num_models)
-            for row in range(0, len(states[0]), num_rows)
-        ]
+        row_blocks = -(-len(states[0]) // num_rows)
+        num_blocks = -(-len(indices) // num_models) * row_blocks
+        tracker = ProgressCounter(num_blocks, progress)
 
         def fill(number: int) -> None:
-            models, rows = blocks[number]
+            model, row = number // row_blocks * num_models, number % row_blocks * num_rows
+            models, rows = slice(model, model + num_models), slice(row, row + num_rows)
             parameters = self.parameters[indices[models].to(device)]
             inputs = [part[rows].to(device) for part in states]
             target = out[models, rows]
@@ -202,17 +202,16 @@ class RewardEnsemble:
             if self.prior is not None and beyond is not None:
                 heights = self.prior.heights[indices[models].to(device)]
                 target += heights[:, None] * beyond[: target.shape[1]]  # two operations: one fused rounds by place
-            if progress is not None:
-                progress(number + 1, len(blocks))
+            tracker.add(1)
 
         def fill_some(task: int) -> None:
-            for number in range(task * BLOCKS_PER_TASK, min((task + 1) * BLOCKS_PER_TASK, len(blocks))):
+            for number in range(task * BLOCKS_PER_TASK, min((task + 1) * BLOCKS_PER_TASK, num_blocks)):
                 fill(number)
 
         if device.type == "cpu":
-            parallel_map(fill_some, -(-len(blocks) // BLOCKS_PER_TASK))
+            parallel_map(fill_some, -(-num_blocks // BLOCKS_PER_TASK))
         else:
-            for number in range(len(blocks)):
+            for number in range(num_blocks):
                 fill(number)
         return out
 

@@ -24,8 +24,7 @@ from cautious.types import as_float_tensor, check_size
 Factory = Callable[[], nn.Module]
 
 WIDTH = 16
-"""Models that are computed together, always as many, each at its own place (number modulo 16), the last ones filled up: what
-a matrix library rounds may depend on both, and a model's bits shall not depend on its company."""
+"""Models that are computed together; on the CPU always as many (`beliefs.fixed_shapes`)."""
 
 _BUILDING = threading.Lock()
 """PyTorch's layers draw their first weights from one generator for all; only one model is built at a time."""
@@ -131,27 +130,26 @@ class ModuleNetwork:
         (inputs,) = states
         call = self._caller(inputs.device)
         run = torch.func.vmap(lambda own: call(own, inputs))
-        blocks = [run(self.split(part))[:count] for part, count in _blocks(parameters)]
-        return torch.cat(blocks)
+        return run(self.split(parameters))
 
     def loss_and_gradient(
         self, parameters: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor
     ) -> tuple[Tensor, Tensor]:
         """`squared_error` of each model on its own batch, and its gradient: [M, P], [M, B, ...], [M, B, A] -> [M], [M, P]."""
         losses, gradients = [], []
+        if len(parameters) <= WIDTH:  # always, on the CPU
+            return self._block_step(parameters, inputs, targets, weights)
         for first in range(0, len(parameters), WIDTH):
             block = slice(first, first + WIDTH)
-            count = len(parameters[block])
-            own, seen, paid = (_filled(part[block]) for part in (parameters, inputs, targets))
-            loss, gradient = self._block_step(own, seen, paid, weights)
-            losses.append(loss[:count])
-            gradients.append(gradient[:count])
+            loss, gradient = self._block_step(parameters[block], inputs[block], targets[block], weights)
+            losses.append(loss)
+            gradients.append(gradient)
         return torch.cat(losses), torch.cat(gradients)
 
     def _block_step(
         self, parameters: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The same for one block of `WIDTH` models."""
+        """The same for at most `WIDTH` models."""
         call = self._caller(inputs.device)
 
         def one(own: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
@@ -160,7 +158,7 @@ class ModuleNetwork:
             return loss.detach(), pull(slope)[0]
 
         losses, slopes = torch.func.vmap(one)(self.split(parameters), inputs, targets)
-        return losses, torch.cat([slopes[name].reshape(WIDTH, -1) for name in self._shapes], dim=1).detach()
+        return losses, torch.cat([slopes[name].reshape(len(parameters), -1) for name in self._shapes], dim=1).detach()
 
 
 def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
@@ -171,16 +169,6 @@ def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
 def _as_vector(module: nn.Module) -> Tensor:
     """A module's trained parameters, joined, [P]."""
     return torch.nn.utils.parameters_to_vector(_trained(module).values()).detach()
-
-
-def _blocks(parameters: Tensor) -> list[tuple[Tensor, int]]:
-    """Blocks of `WIDTH` models, the last one filled up with its first model, and how many of each count."""
-    return [(_filled(part), len(part)) for part in parameters.split(WIDTH)]
-
-
-def _filled(values: Tensor) -> Tensor:
-    missing = WIDTH - len(values)
-    return values if not missing else torch.cat([values, values[:1].expand(missing, *values.shape[1:])])
 
 
 def _built(factory: Factory, seed: int) -> nn.Module:

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.fixed_shapes import filled_up
+from cautious.beliefs.fixed_shapes import aligned, filled_up
 from cautious.beliefs.units import deviations, shared_deviation
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.seeding import stream
@@ -101,10 +101,10 @@ class Prior:
         In float64 and in blocks of one shape, so that a row's bits do not depend on the others.
         """
         flat = rows.flatten(1).cpu()
-        whitening, familiar = self.whitening.double(), self.rows.double()
+        whitening, familiar = aligned(self.whitening.double(), 0, 1), aligned(self.rows.double(), 1)
         blocks = []
         for block in flat.split(BLOCK):
-            whitened = (filled_up(block.double(), BLOCK) - self.centre) @ whitening
+            whitened = aligned(filled_up(block.double(), BLOCK) - self.centre, 1) @ whitening
             distances = _distances(whitened, familiar)[: len(block)]
             blocks.append(_ratio(distances, self.tried, self.reach.double()) - 1)
         return torch.cat(blocks).clamp(0, FARTHEST).float().to(rows.device)

@@ -25,6 +25,7 @@ from cautious.beliefs.files import (
     save_json,
     save_tensors,
 )
+from cautious.beliefs.fixed_shapes import filled_up
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.seeding import seed_of, stream
 from cautious.types import as_number, parse_count
@@ -121,7 +122,8 @@ class Shard:
         self.epoch = epoch
         self.batch = int(tensors.get("batch", 0))
         """How many steps of the next epoch are done."""
-        self.parameters = tensors["parameters"].to(device)
+        # At an aligned address wherever they come from, a file or numpy: a library may round by it.
+        self.parameters = filled_up(tensors["parameters"].to(device), len(models))
         self.first_moment = tensors["first_moment"].to(device)
         self.second_moment = tensors["second_moment"].to(device)
         self.losses = tensors["losses"].to(device)

@@ -21,7 +21,7 @@ TASK_ENTRIES = 2**22
 """Entries of a matrix that one thread multiplies at a time: some milliseconds, so that starting a thread costs little."""
 
 BATCHED_LU_SIZE = 128
-"""Up to this size a batch is one call, which factorises system by system; above, one call each."""
+"""Sparse worlds of up to so many states are factorised as dense ones, which is quicker."""
 
 PARALLEL_LU_SIZE = 512
 """From this size on, systems are factorised on threads of their own; smaller ones take less time than a thread to start."""
@@ -100,7 +100,7 @@ class DenseLU:
             filled = torch.eye(padded, dtype=systems.dtype).expand(len(systems), -1, -1).clone()
             filled[:, : self._size, : self._size] = systems
             systems = filled
-        if systems.is_cuda or padded <= BATCHED_LU_SIZE:
+        if systems.is_cuda:
             self._factors = [torch.linalg.lu_factor(systems)]
         elif padded < PARALLEL_LU_SIZE:
             self._factors = [torch.linalg.lu_factor(system) for system in systems.split(1)]

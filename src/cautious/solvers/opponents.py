@@ -14,6 +14,7 @@ from torch import Tensor
 
 from cautious.ops.linear import BatchMatrix
 from cautious.ops.risk import ranked_weights, worst_k_of
+from cautious.ops.sums import pairwise_mean
 from cautious.solvers.batch import Batch, WindowedSum
 from cautious.solvers.games import Game
 from cautious.solvers.rewards import Rewards
@@ -168,7 +169,7 @@ class JointOpponent:
         worst = worst_k_of(sampled, k)  # [R, k]
         weights = torch.zeros(len(drawn), self._rewards.num_models, dtype=torch.float64, device=drawn.device)
         weights.scatter_(1, drawn.gather(1, worst), 1 / k)
-        return self._rewards.mixture(weights), sampled.gather(1, worst).mean(dim=-1)
+        return self._rewards.mixture(weights), pairwise_mean(sampled.gather(1, worst), dim=-1)
 
     def _answer_from_few(self, occupancy: Tensor, drawn: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Where it is not: look at the drawn models only."""
@@ -177,6 +178,6 @@ class JointOpponent:
             block = self._rewards.rewards_for(indices).double().flatten(1)  # [N, S*A]
             returns = BatchMatrix(block).dot(own.flatten().unsqueeze(0))[0]
             worst = worst_k_of(returns, k)
-            mixed.append(block[worst].mean(dim=0).view_as(own))
-            values.append(returns[worst].mean())
+            mixed.append(pairwise_mean(block[worst]).view_as(own))
+            values.append(pairwise_mean(returns[worst]))
         return torch.stack(mixed), torch.stack(values)

@@ -8,7 +8,8 @@ One iteration, for a state with rewards r [A, M] and a policy π [A]:
     π(a) ∝ P(a)
 
 The best policy seen, or its average weighted by t, has the value `lower`. No policy has a higher k-of-N value than `upper`, the
-largest entry of the mixture averaged in the same way: a point of the risk envelope. A game ends when the two are close.
+largest entry of the averaged mixture: a point of the risk envelope (averaged over all iterations, or since the last power of
+two; the lower bound counts). A game ends when `lower` and `upper` are close.
 
 Sums have the order of the loops below, on every CPU: no library is asked, and the compiler may not reorder them. So a
 state's bits depend on that state alone.
@@ -16,8 +17,8 @@ state's bits depend on that state alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -30,7 +31,9 @@ from cautious.parallel import parallel_map
 from cautious.telling import Progress
 
 STATES_PER_TASK = 64
-"""States that a thread plays before it asks for more."""
+"""States that a thread plays before it asks for more; fewer where models or levels are many, so that one can interrupt it."""
+LARGEST_TASK = 2**18
+"""States x models x levels of a task, at most."""
 
 CHECK_AVERAGE = 10
 """The average policy is evaluated in every so many iterations: often enough to stop in time, and a tenth of the work."""
@@ -69,8 +72,10 @@ def play_states(
     policy = np.empty((len(levels), num_states, num_actions))
     bounds = np.empty((2, len(levels), num_states))
 
+    size = max(1, min(STATES_PER_TASK, LARGEST_TASK // (num_models * len(levels))))
+
     def play(task: int) -> None:
-        states = slice(task * STATES_PER_TASK, (task + 1) * STATES_PER_TASK)
+        states = slice(task * size, (task + 1) * size)
         own = np.ascontiguousarray(rewards[:, states].permute(1, 2, 0).double().numpy())  # [s, A, M]
         # Arrays of its own: a view of larger ones would be another type to the compiler, and be compiled again.
         played, certified = np.empty((len(levels), len(own), num_actions)), np.empty((2, len(levels), len(own)))
@@ -78,14 +83,23 @@ def play_states(
         policy[:, states], bounds[:, :, states] = played, certified
         board.tell(task, 1)
 
-    num_tasks = -(-num_states // STATES_PER_TASK)
+    num_tasks = -(-num_states // size)
     board = Board(num_tasks, 1, progress)
     parallel_map(play, num_tasks, board.stop if num_tasks > 1 else None)
     return StateGames(*(torch.from_numpy(part) for part in (policy, *bounds)))
 
 
-compiled = numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False)
-"""Kept on disk, so that only the first process compiles; other threads run meanwhile. No fast-math: sums keep their order."""
+def compiled(function: Callable[..., Any]) -> Any:
+    """The function in machine code, made when it is first called; other threads run meanwhile.
+
+    It is kept on disk, so that only the first process compiles, unless no folder can be written. No fast-math: sums keep
+    their order.
+    """
+    options: Any = {"nogil": True, "error_model": "numpy", "boundscheck": False}
+    try:
+        return numba.njit(function, cache=True, **options)
+    except RuntimeError:  # a package that cannot be written to, and no home either
+        return numba.njit(function, **options)
 
 
 @compiled
@@ -105,22 +119,29 @@ def _game(rewards, rank_weights, num_iterations, limit, best):  # type: ignore[n
     """One state's game [A, M]: the best policy into `best` [A]; returns its value and the bound on all policies' values."""
     num_actions, num_models = rewards.shape
     policy, regret = np.full(num_actions, 1.0 / num_actions), np.zeros(num_actions)
-    policy_sum, mixture_sum = np.zeros(num_actions), np.zeros(num_actions)
+    policy_sum, mixture_sum, recent_sum = np.zeros(num_actions), np.zeros(num_actions), np.zeros(num_actions)
     average, mixture, values = np.empty(num_actions), np.empty(num_actions), np.empty(num_models)
     order, average_order = np.arange(num_models), np.arange(num_models)  # two: each is nearly sorted the next time
-    lower, upper, total = -np.inf, np.inf, 0.0
+    lower, upper, total, recent, restart = -np.inf, np.inf, 0.0, 0.0, 1
     for t in range(num_iterations):
         value = _evaluate(rewards, policy, rank_weights, order, values, mixture)
         if value >= lower:
             lower = value
             best[:] = policy
+        if t == restart:  # early answers to poor policies do not loosen the bound for ever
+            recent_sum[:] = 0.0
+            recent = 0.0
+            restart *= 2
         total += t + 1.0
-        largest = -np.inf
+        recent += t + 1.0
+        largest, largest_recent = -np.inf, -np.inf
         for a in range(num_actions):
             policy_sum[a] += (t + 1.0) * policy[a]
             mixture_sum[a] += (t + 1.0) * mixture[a]
+            recent_sum[a] += (t + 1.0) * mixture[a]
             largest = max(largest, mixture_sum[a])
-        upper = min(upper, largest / total)
+            largest_recent = max(largest_recent, recent_sum[a])
+        upper = min(upper, largest / total, largest_recent / recent)
         positive = 0.0
         for a in range(num_actions):
             regret[a] = max(0.0, regret[a] + mixture[a] - value)
