@@ -62,7 +62,8 @@ def fit_ensemble(
             and the rewards' units by themselves; "auto" takes the first for images [S, 28, 28] and the second otherwise. Or a
             function without arguments that returns a torch module from inputs [B, ...] to rewards [B, A]; it meets both as
             they are.
-        num_models: M; at least as many as a level's n.
+        num_models: M; at least as many as a level's n, and better an even number: priors come in pairs with opposite signs,
+            which leave the mean of all models as it was learned.
         num_epochs: Passes over the data.
         batch_size: B.
         learning_rate: Of Adam; if not given, what suits the network: 0.0016 for images (the paper's), 0.001 for a module of

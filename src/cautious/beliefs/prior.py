@@ -10,9 +10,10 @@ d_a is the mean distance from x to the three nearest familiar rows in which acti
 that features that move together count once. q_a is the distance that is usual there: what 98 % of those rows stay below
 themselves, seen as new ones by the others; or more where the three nearest have larger distances of their own, since a kind
 of rows that is rare but known lies less densely. w_a is the deviation of the action's own rewards, so that an action that
-always paid the same is never in doubt.
+always paid the same, in many rows and all over the familiar ones, is never in doubt.
 
-Models come in pairs with opposite heights: the mean of all of them, which the ordinary policy follows, has no prior.
+Models come in pairs with opposite heights: the mean of an even number of them, which the ordinary policy follows, has no
+prior.
 """
 
 from __future__ import annotations
