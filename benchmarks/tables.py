@@ -172,7 +172,10 @@ def judged(split: Problem, policies: Tensor, ordinary: Tensor, plain: int | None
     def at(setting: int) -> Outcome:
         return Outcome(*(float(part[setting]) for part in parts))
 
-    within = {str(budget): int((parts[2] <= budget + 1e-9).nonzero().max()) for budget in BUDGETS}
+    # Where even the ordinary policy asks more often, from little evidence, that is the least there is.
+    within = {
+        str(budget): max((parts[2] <= budget + 1e-9).nonzero().flatten().tolist(), default=0) for budget in BUDGETS
+    }
     right = ordinary[:familiar].argmax(dim=1).numpy() == split.familiar_labels
     budgets = {budget: at(setting) for budget, setting in within.items()}
     return Judged(budgets, None if plain is None else at(1 + plain), float(right.mean()))
