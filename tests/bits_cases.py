@@ -15,13 +15,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cautious import CautiousPolicy, RewardEnsemble, TabularMDP, fit_ensemble, optimal_policy, solve_bandit, solve_mdp
+from cautious import (
+    CautiousPolicy,
+    KofN,
+    RewardEnsemble,
+    TabularMDP,
+    fit_ensemble,
+    optimal_policy,
+    solve_bandit,
+    solve_mdp,
+)
 from cautious.beliefs.driving import DrivingEnsemble, familiar_network
 from cautious.beliefs.image_network import ImageNetwork
 from cautious.beliefs.images import ImageTraining
 from cautious.beliefs.shards import StackedNetwork, TrainingSettings
 from cautious.beliefs.training import train
-from cautious.ops.linear import BatchMatrix
+from cautious.ops.linear import BatchMatrix, DenseLU
 from cautious.worlds.driving import driving_world
 
 EXACT = {"sampling": "exact", "num_iterations": 25}
@@ -113,27 +122,50 @@ def per_state_games() -> Tensor:
         for states in (slice(0, 1), slice(60, 61), slice(17, 40)):
             few = solve_bandit(rewards[:, states], levels, regime="single-state", num_runs=2, **options)
             same(few.policy, both.policy[:, :, states])
+        one_run = solve_bandit(rewards, levels, regime="single-state", num_runs=1, **options)
+        same(one_run.policy[:, 0], both.policy[:, 0])
         found += [both.policy.flatten(), both.best_policy.flatten()]
     return torch.cat(found)
 
 
 def decisions() -> Tensor:
-    policy = CautiousPolicy(normal(333, 30, 11).round(decimals=1), "1-of-20", num_iterations=25)  # rounded: many ties
-    together = policy.decide(range(30))
-    for state in (0, 7, 29):
-        alone = policy.decide([state])
-        same(alone.probabilities[0], together.probabilities[state])
-        same(alone.ordinary[0], together.ordinary[state])
-    return together.probabilities
+    rewards, found = normal(333, 30, 11).round(decimals=1), []  # rounded: many ties
+    for sampling in ("exact", "queue"):
+        policy = CautiousPolicy(rewards, "1-of-20", num_iterations=25, sampling=sampling)
+        together = policy.decide(range(30))
+        for state in (0, 7, 29):
+            alone = policy.decide([state])
+            for part in ("probabilities", "ordinary", "caution", "disagreement", "gap"):
+                same(getattr(alone, part)[0], getattr(together, part)[state])
+        found += [together.probabilities, together.disagreement[:, None], together.gap[:, None]]
+    beside = CautiousPolicy(rewards, "1-of-20", num_iterations=25).policies_at([KofN(1, 20), KofN(5, 20)], range(30))[0]
+    same(beside[0], found[0])
+    return torch.cat(found, dim=1)
+
+
+def decisions_of_a_belief() -> Tensor:
+    states = normal(150, 5)
+    belief = fit_ensemble(states, normal(150, 3), num_models=20, num_epochs=2, progress=False, validation_fraction=0)
+    policy = CautiousPolicy(belief, "1-of-20", num_iterations=25)
+    together = policy.decide(states[:40])
+    for row in (0, 17, 39):
+        alone = policy.decide(states[row : row + 1])
+        for part in ("probabilities", "caution", "disagreement", "gap"):
+            same(getattr(alone, part)[0], getattr(together, part)[row])
+    return torch.cat([together.probabilities, together.disagreement[:, None]], dim=1)
 
 
 def all_states() -> Tensor:
-    rewards = normal(101, 30, 4)
-    levels = ["1-of-20", "5-of-10"]
-    both = solve_bandit(rewards, levels, num_runs=3, **QUEUE)
-    for number, level in enumerate(levels):
-        same(solve_bandit(rewards, level, num_runs=3, **QUEUE).policy, both.policy[number])
-    return torch.cat([both.policy.flatten(), both.certificate().upper.flatten()])
+    """The second is large enough for torch to cut its sums by the number of threads, if it were let."""
+    found = []
+    for shape, num_iterations in (((101, 30, 4), 25), ((24, 12000, 3), 3)):
+        rewards, levels, options = normal(*shape), ["1-of-20", "5-of-10"], QUEUE | {"num_iterations": num_iterations}
+        both = solve_bandit(rewards, levels, num_runs=3, **options)
+        for number, level in enumerate(levels):
+            same(solve_bandit(rewards, level, num_runs=3, **options).policy, both.policy[number])
+            same(solve_bandit(rewards, level, num_runs=1, **options).policy[0], both.policy[number, 0])
+        found += [both.policy.flatten(), both.certificate().upper.flatten()]
+    return torch.cat(found)
 
 
 def worlds() -> Tensor:
@@ -150,11 +182,22 @@ def worlds() -> Tensor:
             alone = solve_mdp(mdp, rewards, "5-of-10", num_runs=2, **options)
             same(alone.policy, both.policy[1])
             same(alone.best_policy, both.best_policy[1])
+            same(solve_mdp(mdp, rewards, "5-of-10", num_runs=1, **options).policy[0], both.policy[1, 0])
             found += [both.policy.flatten(), both.certificate().lower.flatten()]
         best = optimal_policy(mdp, rewards[:7])
         same(optimal_policy(mdp, rewards[3]).action_values, best.action_values[3])
         found.append(best.action_values.flatten())
     return torch.cat(found)
+
+
+def large_factorisations() -> Tensor:
+    """Of a size from which on each has a thread of its own (`ops.linear.PARALLEL_LU_SIZE`)."""
+    systems, sides = 30 * torch.eye(520).double() - normal(3, 520, 520), normal(3, 520)
+    together = DenseLU(systems)
+    for member in range(3):
+        alone = DenseLU(systems[member : member + 1].clone())
+        same(alone.solve(sides[member : member + 1]), together.solve(sides)[member : member + 1])
+    return together.solve(sides, transposed=True)
 
 
 def large_products() -> Tensor:
@@ -177,8 +220,10 @@ CASES: dict[str, Callable[[], Tensor]] = {
         driving,
         per_state_games,
         decisions,
+        decisions_of_a_belief,
         all_states,
         worlds,
+        large_factorisations,
         large_products,
     )
 }
@@ -189,7 +234,8 @@ def digest_of(result: Tensor) -> str:
 
 
 if __name__ == "__main__":
-    found = {}
+    torch.set_num_threads(int(sys.argv[1]))  # more than there are cores, too, which the environment does not allow
+    found: dict[str, str | int] = {"num_threads": torch.get_num_threads()}
     for name, case in CASES.items():
         try:
             found[name] = digest_of(case())
