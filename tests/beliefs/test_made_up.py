@@ -124,6 +124,24 @@ def test_nor_where_the_ordinary_policy_asks_already():
     assert sum(kind.num_rows for kind in care_on(Asks(states, rewards), states)) < 20
 
 
+def test_of_many_models_whole_pairs_are_asked():
+    """Models 2j and 2j + 1 are off by opposite amounts, as priors are: half of each pair would all err the same way."""
+    states, rewards = clusters()
+
+    class Paired(Knowing):
+        num_models = 400
+
+        def rewards(self, states: Tensor) -> Tensor:
+            known = super().rewards(states)[0]
+            far = torch.cdist(states.double(), self._states).amin(dim=1)[:, None] > 1e-6
+            pair = torch.tensor([[2.5, 2.0, 0.4], [-0.5, -2.0, 0.4]]).double()
+            return torch.where(far, pair.repeat(200, 1)[:, None], known)
+
+    care = care_on(Paired(states, rewards), states)
+    assert sum(kind.num_rows for kind in care) >= 20
+    assert all(kind.num_departing == kind.num_rows for kind in care)  # on average the first is best; half say -0.5
+
+
 def test_fewer_models_than_1_of_20_draws_are_not_looked_at():
     states, rewards = clusters()
     with warnings.catch_warnings():
