@@ -193,6 +193,20 @@ def test_a_row_that_alone_knows_an_action_is_always_learned_from(belief, experie
     assert found.num_states == 99
 
 
+def test_a_part_with_nothing_to_decide_about_is_passed_over(belief, experience):
+    states, rewards = (part[:12] for part in experience)
+    logged = rewards.clone()
+    logged[1:, 2] = torch.nan
+    told = []
+    policy = CautiousPolicy(belief, "1-of-2")
+    found = calibrate(policy, states, logged, folds=12, at_most=0.3, progress=lambda *step: told.append(step))
+    assert found.num_states == 11
+    assert told == [(fold + 1, 12) for fold in range(12)]
+    alone = torch.where(torch.eye(3) > 0, rewards[:3], torch.nan)  # each of three rows knows another action
+    with pytest.raises(InvalidInputError, match="folds=3: no part can be left out"):
+        calibrate(policy, states[:3], alone, folds=3, progress=False)
+
+
 def test_modules_of_ones_own_are_trained_again_too(experience):
     states, rewards = experience
     options = {"num_models": 3, "num_epochs": 20, "learning_rate": 0.05, "progress": False, "validation_fraction": 0}
