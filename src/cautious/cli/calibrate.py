@@ -70,9 +70,8 @@ class Calibrate:
             say(f"look out: {warning.message}")
         decide = f"decide with it: cautious solve --belief {self.belief} --states FILE"
         if found.threshold is not None:
-            say(
-                f"threshold: {found.threshold:.6g}   {decide} --fallback {self.fallback} --threshold {found.threshold:.6g}"
-            )
+            threshold = repr(found.threshold)  # all digits: rounded down, it would refer more than was shown
+            say(f"threshold: {threshold}   {decide} --fallback {self.fallback} --threshold {threshold}")
             return
         if 1 < found.level.k < self.n:
             say(
