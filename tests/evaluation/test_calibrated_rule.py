@@ -117,6 +117,15 @@ def test_a_rule_on_a_policy_that_departs_too_often_is_told_so():
         calibrate(rule, range(100), progress=False)
 
 
+def test_a_unit_of_nought_is_named_as_the_cause():
+    """The models agree in the states of the unit, and differ in all others; the ordinary policy departs nowhere."""
+    size = torch.cat([torch.zeros(20), torch.ones(100)])
+    policy = CautiousPolicy(models_that_differ_by(size), "2-of-2", familiar_states=range(20))
+    with pytest.warns(CalibrationWarning, match="infinite in 100 of 100 familiar states.* its unit is 0"):
+        found = calibrate(FallbackRule(policy, SAFE), range(20, 120), progress=False)
+    assert found.threshold == math.inf
+
+
 def test_it_is_saved_with_its_policy(tmp_path):
     size = torch.tensor([0.0, 1.0, 2.0, 3.0])
     rule = FallbackRule(
