@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
-from cautious import Calibration, CautiousPolicy, FallbackRule, KofN, RewardEnsemble, calibrate
+from cautious import Calibration, CautiousPolicy, FallbackRule, KofN, RewardEnsemble, calibrate, solve_bandit
 from cautious.cli.asked import load_asked
 from cautious.cli.main import main
 
@@ -74,6 +76,36 @@ def test_from_a_log_to_decisions(files, capsys):
     assert all(row["caution 6-of-6"] == "0.0000" for row in decided)
     assert all(row["decided 6-of-6"] == row["ordinarily"] for row in decided)
     assert [row["decided 1-of-6"] for row in decided[:4]] == ["rest", "pill", "rest", "pill"]
+
+
+def test_the_command_that_calibrate_prints_makes_the_decisions_that_it_judged(files, capsys):
+    train("--out", "belief")
+    main(["calibrate", "--belief", "belief", "--states", "familiar.csv", "--at-most", "0.3", "--n", "6"])
+    command = " ".join(capsys.readouterr().out.split()).split("decide with it: cautious ")[-1].replace("FILE", "new.csv")
+    main([*command.split(), "--out", "solved"])
+    belief, states = RewardEnsemble.load("belief"), load_asked(Path("belief"), Path("new.csv")).states
+    level = command.split("--level ")[1]
+    judged, ordinary = CautiousPolicy(belief, "1-of-6").policies_at([KofN.parse(level)], states)
+    found = load_file("solved/policy.safetensors")
+    assert torch.equal(found["best_policy"], judged[0])
+    assert torch.equal(found["ordinary_policy"], ordinary[0])
+    assert torch.equal(found["action"], judged[0].argmax(dim=-1))
+
+
+def test_decisions_come_with_the_certificate_of_each_state(files):
+    train("--out", "belief")
+    main(["solve", "--belief", "belief", "--states", "new.csv", "--level", "1-of-6", "6-of-6", "--out", "solved"])
+    record = json.loads(Path("solved/certificate.json").read_text())
+    belief, states = RewardEnsemble.load("belief"), load_asked(Path("belief"), Path("new.csv")).states
+    rewards, best = belief.rewards(states).double(), record["certificates"]["best_policy"]
+    exact = solve_bandit(rewards, ["1-of-6", "6-of-6"], regime="single-state", sampling="exact", num_iterations=3000)
+    certificate = exact.certificate(exact.best_policy)
+    lower, upper, gap = (torch.tensor(best[part], dtype=torch.float64) for part in ("lower", "upper", "gap"))
+    assert bool((upper >= certificate.lower - 1e-9).all())  # nothing that another solver finds is better
+    assert bool((lower <= certificate.upper + 1e-9).all())
+    assert torch.equal(gap[0], CautiousPolicy(belief, "1-of-6").decide(states).gap)
+    assert not gap[1].any()  # the ordinary level
+    assert record["solution"]["num_iterations"] is None  # as many as it takes
 
 
 def test_a_column_for_each_action(files):

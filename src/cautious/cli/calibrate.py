@@ -59,7 +59,6 @@ class Calibrate:
         from cautious.cli.console import console, progress_bar, say
         from cautious.cli.tables import calibration_table
         from cautious.evaluation.calibration import CalibrationWarning
-        from cautious.policy import NUM_ITERATIONS
 
         belief, familiar = self._familiar()
         with progress_bar("calibrating") as progress, warnings.catch_warnings(record=True) as caught:
@@ -78,7 +77,7 @@ class Calibrate:
                 f"weaker than 1-of-{self.n}: more cautious levels depart from ordinary behaviour too often on these states, or "
                 f"the states are too few to tell. If strange states worry you more, look at what 1-of-{self.n} decides."
             )
-        say(f"level: {found.level}   {decide} --level {found.level} --iterations {NUM_ITERATIONS}")
+        say(f"level: {found.level}   {decide} --level {found.level}")
 
     def _familiar(self) -> tuple[RewardEnsemble, tuple[Any, ...]]:
         """The belief, and familiar states; with --data also what actions paid there."""
