@@ -98,7 +98,7 @@ class CautiousPolicy:
                 state's game needs to be certified to `tolerance`, 2,000 at most.
             sampling: ``"exact"`` (no chance, so that the same state gets the same decision), or the paper's ``"queue"``.
             seed: Starts queue sampling, and draws of `predict(deterministic=False)`.
-            familiar_states: States like those of the training that no model was trained on, at least three, as `decide` takes
+            familiar_states: States like those of the training that no model was trained on, at least six, as `decide` takes
                 them: they set the unit of `Decision.disagreement`. Not needed where `fit_ensemble` kept some back
                 (`validation_fraction`).
             tolerance: A state's game ends when no policy can be better by more than this share of the range of the rewards

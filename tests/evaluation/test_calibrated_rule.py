@@ -127,9 +127,9 @@ def test_a_unit_of_nought_is_named_as_the_cause():
 
 
 def test_it_is_saved_with_its_policy(tmp_path):
-    size = torch.tensor([0.0, 1.0, 2.0, 3.0])
+    size = torch.arange(6.0)
     rule = FallbackRule(
-        CautiousPolicy(models_that_differ_by(size), "1-of-2", familiar_states=range(4)), SAFE, threshold=0.5
+        CautiousPolicy(models_that_differ_by(size), "1-of-2", familiar_states=range(6)), SAFE, threshold=0.5
     )
     rule.save(tmp_path)
     again = FallbackRule.load(tmp_path)
