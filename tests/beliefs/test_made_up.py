@@ -168,3 +168,20 @@ def test_a_share_of_few_rows_is_no_concern():
     enough = diagnose(rewards, rewards.mean(dim=0), rewards, (Care("features mixed", 20, 5),))
     assert [len(found.concerns) for found in (few, many, enough)] == [0, 1, 0]
     assert enough.departures == (("features mixed", 0.25, 20),)
+
+
+def test_one_kind_that_goes_by_unnoticed_is_named():
+    """Pooled, the share is 75 of 120; of features mixed it is 2 of 40, which a share over all kinds would hide."""
+    rewards = torch.randn(MODELS, 30, 2, generator=torch.Generator().manual_seed(0))
+
+    def concerns(**departing: int) -> tuple[str, ...]:
+        care = [Care(name.replace("_", " "), 40, number) for name, number in departing.items()]
+        return diagnose(rewards, rewards.mean(dim=0), rewards, tuple(care)).concerns
+
+    (found,) = concerns(one_feature_moved=37, between_clusters=36, features_mixed=2)
+    assert "blind to a kind of novelty: on 40 made-up rows" in found
+    assert "(features mixed) 1-of-20 takes another action than ordinarily in 5 %" in found
+    assert concerns(one_feature_moved=37, between_clusters=36, features_mixed=4) == ()
+    assert concerns(one_feature_moved=37, between_clusters=1, features_mixed=35) == ()  # inside, models interpolate
+    (pooled,) = concerns(one_feature_moved=2, between_clusters=20, features_mixed=2)
+    assert "blind to novelty: on 120 made-up rows" in pooled

@@ -81,7 +81,9 @@ def test_from_a_log_to_decisions(files, capsys):
 def test_the_command_that_calibrate_prints_makes_the_decisions_that_it_judged(files, capsys):
     train("--out", "belief")
     main(["calibrate", "--belief", "belief", "--states", "familiar.csv", "--at-most", "0.3", "--n", "6"])
-    command = " ".join(capsys.readouterr().out.split()).split("decide with it: cautious ")[-1].replace("FILE", "new.csv")
+    command = (
+        " ".join(capsys.readouterr().out.split()).split("decide with it: cautious ")[-1].replace("FILE", "new.csv")
+    )
     main([*command.split(), "--out", "solved"])
     belief, states = RewardEnsemble.load("belief"), load_asked(Path("belief"), Path("new.csv")).states
     level = command.split("--level ")[1]
