@@ -247,7 +247,8 @@ class CautiousPolicy:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """What levels do where the models say `rewards` [M, B, A]: policies [L, B, A], the ordinary one [B, A], gaps [L, B].
 
-        What `decide` does with what the belief says; its level plays no part, nor an MDP. A game is played only where models differ; level n-of-n, the mean of all that are drawn, is the ordinary policy.
+        What `decide` does with what its belief says, for any levels. A game is played only where models differ; level n-of-n,
+        the mean of all that are drawn, is the ordinary policy.
         """
         for level in levels:
             level.rank_weights(len(rewards))  # says so if n exceeds the models there are

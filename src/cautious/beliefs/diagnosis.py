@@ -152,8 +152,8 @@ def _blind(what: str, kinds: Sequence[Care]) -> str:
     return (
         f"the belief is blind {what}: on {count} made-up rows that are far from all familiar ones "
         f"({', '.join(kind.name for kind in kinds)}) 1-of-20 takes another action than ordinarily in "
-        f"{100 * departing / count:.0f} %, though the models cannot know what pays there. The models differ too little, or about "
-        "the wrong thing, for a k-of-N policy to notice what is new. Use a wider prior, or a rule that goes by "
+        f"{100 * departing / count:.0f} %, though the models cannot know what pays there. The models differ too little, or "
+        "about the wrong thing, for a k-of-N policy to notice what is new. Use a wider prior, or a rule that goes by "
         "Decision.disagreement if there is a safe action (cautious.FallbackRule); and look at rows that worry you."
     )
 

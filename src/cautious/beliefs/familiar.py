@@ -60,8 +60,7 @@ class FamiliarSpread:
 
     @classmethod
     def read(cls, found: Any) -> FamiliarSpread | None:
-        """What `describe` wrote; None where nothing is, or too little (files of before); `InvalidInputError` where it is something
-        else."""
+        """What `describe` wrote; None where nothing is or too little (files of before); `InvalidInputError` for anything else."""
         if found is None:
             return None
         numbers = isinstance(found, list) and all(type(value) in (int, float) for value in found)

@@ -235,11 +235,11 @@ class Solve:
         values = [level.value((models * own).sum(dim=-1).T) for level, own in zip(levels, cautious, strict=True)]
         lower = torch.stack(values)  # [L, S]
         several = len(levels) > 1
-        bounds = (part if several else part[0] for part in (lower, lower + gap, gap))
+        lower, upper, gap = (part if several else part[0] for part in (lower, lower + gap, gap))
         best = cautious if several else cautious[0]
         how = {name: value for name, value in policy.described().items() if name != "level"}
         record = {"regime": "single-state", "levels": list(map(str, levels)), "num_models": len(rewards), **how}
-        certificate = Certificate(*bounds, levels if several else levels[0])
+        certificate = Certificate(lower, upper, gap, levels if several else levels[0])
         return Solved(
             {"best_policy": best}, {"best_policy": certificate}, record, cautious, ordinary.expand_as(cautious)
         )
