@@ -60,7 +60,7 @@ class FamiliarSpread:
 
     @classmethod
     def read(cls, found: Any) -> FamiliarSpread | None:
-        """What `describe` wrote; None where nothing is or too little (files of before); `InvalidInputError` for anything else."""
+        """What `describe` wrote; None where nothing or too little is (files of before); `InvalidInputError` for others."""
         if found is None:
             return None
         numbers = isinstance(found, list) and all(type(value) in (int, float) for value in found)
