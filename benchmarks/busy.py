@@ -52,11 +52,11 @@ np.save("states.npy", 3 * rng.normal(size=(1000, 6)))
 
 def jobs() -> dict[str, str]:
     """Code of each job; it prints its seconds last."""
-    solve = ["solve", "--belief", "belief", "--states", "states.npy", "--iterations", "200", "--out", "solution"]
+    solve = ["solve", "--belief", "belief", "--states", "states.npy", "--out", "solution"]
     return {
         "CautiousPolicy, 401 dense states, 100 models, 300 iterations": MDP.format(transitions=DENSE),
         "CautiousPolicy, 401 sparse states, 100 models, 300 iterations": MDP.format(transitions=SPARSE),
-        "cautious solve, 1,000 rows, 100 models, 200 iterations": COMMAND.format(arguments=solve),
+        "cautious solve, 1,000 rows, 100 models": COMMAND.format(arguments=solve),
         "cautious demo --courier": COMMAND.format(arguments=["demo", "--courier", "--out", "courier"]),
     }
 

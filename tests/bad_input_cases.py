@@ -516,7 +516,7 @@ CALLS = [
         "CautiousPolicy",
         "CautiousPolicy(models, familiar_states=[0, 1])",
         INVALID,
-        "familiar_states: fewer than 3 say too little",
+        "familiar_states: fewer than 6 say too little",
     ),
     Call("CautiousPolicy", "CautiousPolicy(models, familiar_states=[0, 1, 9])", INVALID, "there are 2, counted from 0"),
     Call("CautiousPolicy", "policy.save(3)", INVALID, "folder=3 must be a path"),

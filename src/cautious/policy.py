@@ -98,7 +98,7 @@ class CautiousPolicy:
                 state's game needs to be certified to `tolerance`, 2,000 at most.
             sampling: ``"exact"`` (no chance, so that the same state gets the same decision), or the paper's ``"queue"``.
             seed: Starts queue sampling, and draws of `predict(deterministic=False)`.
-            familiar_states: States like those of the training that no model was trained on, at least three, as `decide` takes
+            familiar_states: States like those of the training that no model was trained on, at least six, as `decide` takes
                 them: they set the unit of `Decision.disagreement`. Not needed where `fit_ensemble` kept some back
                 (`validation_fraction`).
             tolerance: A state's game ends when no policy can be better by more than this share of the range of the rewards
@@ -143,7 +143,7 @@ class CautiousPolicy:
             opinions = self.belief.rewards(numbers)
             return decision_of(cautious, ordinary, lambda: opinions, in_units_of(self.familiar, spread_of(opinions)))
         rewards = self._rewards(states)  # a belief of the user's own may use all threads
-        policies, ordinary, gap = self._solve(rewards, [self.level], None)
+        policies, ordinary, gap = self.solve_states(rewards, [self.level])
         disagreement = in_units_of(self.familiar, spread_of(rewards))
         return decision_of(policies[0], ordinary, lambda: rewards, disagreement, gap[0])
 
@@ -195,7 +195,7 @@ class CautiousPolicy:
             numbers = state_numbers(states, self.mdp.num_states)
             policies, ordinary = policies[:, numbers], ordinary[:, numbers]
         else:
-            policies, ordinary, _ = self._solve(self._rewards(states), levels, progress)
+            policies, ordinary, _ = self.solve_states(self._rewards(states), levels, progress)
         return policies, ordinary.expand_as(policies)
 
     def save(self, folder: Path | str) -> None:
@@ -242,12 +242,13 @@ class CautiousPolicy:
         return rewards
 
     @single_threaded
-    def _solve(
-        self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None
+    def solve_states(
+        self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Policies of levels [L, B, A], the ordinary one [B, A], and certified gaps [L, B].
+        """What levels do where the models say `rewards` [M, B, A]: policies [L, B, A], the ordinary one [B, A], gaps [L, B].
 
-        A game is played only where models differ; level n-of-n, the mean of all that are drawn, is the ordinary policy.
+        What `decide` does with what its belief says, for any levels. A game is played only where models differ; level n-of-n,
+        the mean of all that are drawn, is the ordinary policy.
         """
         for level in levels:
             level.rank_weights(len(rewards))  # says so if n exceeds the models there are

@@ -124,6 +124,24 @@ def test_nor_where_the_ordinary_policy_asks_already():
     assert sum(kind.num_rows for kind in care_on(Asks(states, rewards), states)) < 20
 
 
+def test_of_many_models_whole_pairs_are_asked():
+    """Models 2j and 2j + 1 are off by opposite amounts, as priors are: half of each pair would all err the same way."""
+    states, rewards = clusters()
+
+    class Paired(Knowing):
+        num_models = 400
+
+        def rewards(self, states: Tensor) -> Tensor:
+            known = super().rewards(states)[0]
+            far = torch.cdist(states.double(), self._states).amin(dim=1)[:, None] > 1e-6
+            pair = torch.tensor([[2.5, 2.0, 0.4], [-0.5, -2.0, 0.4]]).double()
+            return torch.where(far, pair.repeat(200, 1)[:, None], known)
+
+    care = care_on(Paired(states, rewards), states)
+    assert sum(kind.num_rows for kind in care) >= 20
+    assert all(kind.num_departing == kind.num_rows for kind in care)  # on average the first is best; half say -0.5
+
+
 def test_fewer_models_than_1_of_20_draws_are_not_looked_at():
     states, rewards = clusters()
     with warnings.catch_warnings():
@@ -150,3 +168,20 @@ def test_a_share_of_few_rows_is_no_concern():
     enough = diagnose(rewards, rewards.mean(dim=0), rewards, (Care("features mixed", 20, 5),))
     assert [len(found.concerns) for found in (few, many, enough)] == [0, 1, 0]
     assert enough.departures == (("features mixed", 0.25, 20),)
+
+
+def test_one_kind_that_goes_by_unnoticed_is_named():
+    """Pooled, the share is 75 of 120; of features mixed it is 2 of 40, which a share over all kinds would hide."""
+    rewards = torch.randn(MODELS, 30, 2, generator=torch.Generator().manual_seed(0))
+
+    def concerns(**departing: int) -> tuple[str, ...]:
+        care = [Care(name.replace("_", " "), 40, number) for name, number in departing.items()]
+        return diagnose(rewards, rewards.mean(dim=0), rewards, tuple(care)).concerns
+
+    (found,) = concerns(one_feature_moved=37, between_clusters=36, features_mixed=2)
+    assert "blind to a kind of novelty: on 40 made-up rows" in found
+    assert "(features mixed) 1-of-20 takes another action than ordinarily in 5 %" in found
+    assert concerns(one_feature_moved=37, between_clusters=36, features_mixed=4) == ()
+    assert concerns(one_feature_moved=37, between_clusters=1, features_mixed=35) == ()  # inside, models interpolate
+    (pooled,) = concerns(one_feature_moved=2, between_clusters=20, features_mixed=2)
+    assert "blind to novelty: on 120 made-up rows" in pooled

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
-from cautious import Calibration, CautiousPolicy, KofN, RewardEnsemble, calibrate
+from cautious import Calibration, CautiousPolicy, FallbackRule, KofN, RewardEnsemble, calibrate, solve_bandit
+from cautious.cli.asked import load_asked
 from cautious.cli.main import main
 
 OPTIONS = ["--num-models", "12", "--num-epochs", "40", "--batch-size", "32"]
@@ -75,6 +78,38 @@ def test_from_a_log_to_decisions(files, capsys):
     assert [row["decided 1-of-6"] for row in decided[:4]] == ["rest", "pill", "rest", "pill"]
 
 
+def test_the_command_that_calibrate_prints_makes_the_decisions_that_it_judged(files, capsys):
+    train("--out", "belief")
+    main(["calibrate", "--belief", "belief", "--states", "familiar.csv", "--at-most", "0.3", "--n", "6"])
+    command = (
+        " ".join(capsys.readouterr().out.split()).split("decide with it: cautious ")[-1].replace("FILE", "new.csv")
+    )
+    main([*command.split(), "--out", "solved"])
+    belief, states = RewardEnsemble.load("belief"), load_asked(Path("belief"), Path("new.csv")).states
+    level = command.split("--level ")[1]
+    judged, ordinary = CautiousPolicy(belief, "1-of-6").policies_at([KofN.parse(level)], states)
+    found = load_file("solved/policy.safetensors")
+    assert torch.equal(found["best_policy"], judged[0])
+    assert torch.equal(found["ordinary_policy"], ordinary[0])
+    assert torch.equal(found["action"], judged[0].argmax(dim=-1))
+
+
+def test_decisions_come_with_the_certificate_of_each_state(files):
+    train("--out", "belief")
+    main(["solve", "--belief", "belief", "--states", "new.csv", "--level", "1-of-6", "6-of-6", "--out", "solved"])
+    record = json.loads(Path("solved/certificate.json").read_text())
+    belief, states = RewardEnsemble.load("belief"), load_asked(Path("belief"), Path("new.csv")).states
+    rewards, best = belief.rewards(states).double(), record["certificates"]["best_policy"]
+    exact = solve_bandit(rewards, ["1-of-6", "6-of-6"], regime="single-state", sampling="exact", num_iterations=3000)
+    certificate = exact.certificate(exact.best_policy)
+    lower, upper, gap = (torch.tensor(best[part], dtype=torch.float64) for part in ("lower", "upper", "gap"))
+    assert bool((upper >= certificate.lower - 1e-9).all())  # nothing that another solver finds is better
+    assert bool((lower <= certificate.upper + 1e-9).all())
+    assert torch.equal(gap[0], CautiousPolicy(belief, "1-of-6").decide(states).gap)
+    assert not gap[1].any()  # the ordinary level
+    assert record["solution"]["num_iterations"] is None  # as many as it takes
+
+
 def test_a_column_for_each_action(files):
     Path("full.csv").write_text(
         "x,gamble,help\n" + "".join(f"{n / 40},{n / 20},{0.25 if n % 2 else ''}\n" for n in range(40))
@@ -130,7 +165,10 @@ def test_a_safe_action_beside_the_levels(files, capsys):
     main(["calibrate", "--belief", "belief", "--states", "familiar.csv", "--at-most", "0.1", "--fallback", "refer"])
     said = " ".join(capsys.readouterr().out.split())
     threshold = float(said.split("threshold: ")[1].split()[0])
-    assert f"--fallback refer --threshold {threshold:.6g}" in said
+    assert f"--fallback refer --threshold {threshold!r}" in said
+    states = load_asked(Path("belief"), Path("familiar.csv")).states
+    found = calibrate(FallbackRule(belief, "refer"), states, at_most=0.1, progress=False)
+    assert threshold == found.threshold  # not rounded: a little below, it would refer more
     solve = ["solve", "--belief", "belief", "--states", "new.csv", "--level", "1-of-6", "--out", "solved"]
     main([*solve, "--fallback", "refer", "--threshold", f"{threshold}"])
     said = " ".join(capsys.readouterr().out.split())

@@ -107,7 +107,7 @@ def test_solve_decides_with_it_as_python_does(experience, capsys):
     np.savez("new.npz", inputs=new)
     expected = CautiousPolicy(RewardEnsemble.load("mine"), "1-of-5").decide(new)
     for name in ("new.npy", "new.npz"):
-        arguments = ["--belief", "mine", "--states", name, "--level", "1-of-5", "--iterations", "200", "--out", "out"]
+        arguments = ["--belief", "mine", "--states", name, "--level", "1-of-5", "--out", "out"]
         main(["solve", *arguments])
         found = load_file("out/policy.safetensors")
         assert torch.equal(found["best_policy"], expected.probabilities)

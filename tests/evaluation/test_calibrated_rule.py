@@ -117,10 +117,19 @@ def test_a_rule_on_a_policy_that_departs_too_often_is_told_so():
         calibrate(rule, range(100), progress=False)
 
 
+def test_a_unit_of_nought_is_named_as_the_cause():
+    """The models agree in the states of the unit, and differ in all others; the ordinary policy departs nowhere."""
+    size = torch.cat([torch.zeros(20), torch.ones(100)])
+    policy = CautiousPolicy(models_that_differ_by(size), "2-of-2", familiar_states=range(20))
+    with pytest.warns(CalibrationWarning, match="infinite in 100 of 100 familiar states.* its unit is 0"):
+        found = calibrate(FallbackRule(policy, SAFE), range(20, 120), progress=False)
+    assert found.threshold == math.inf
+
+
 def test_it_is_saved_with_its_policy(tmp_path):
-    size = torch.tensor([0.0, 1.0, 2.0, 3.0])
+    size = torch.arange(6.0)
     rule = FallbackRule(
-        CautiousPolicy(models_that_differ_by(size), "1-of-2", familiar_states=range(4)), SAFE, threshold=0.5
+        CautiousPolicy(models_that_differ_by(size), "1-of-2", familiar_states=range(6)), SAFE, threshold=0.5
     )
     rule.save(tmp_path)
     again = FallbackRule.load(tmp_path)
@@ -191,6 +200,20 @@ def test_a_row_that_alone_knows_an_action_is_always_learned_from(belief, experie
     logged[1:, 2] = torch.nan
     found = calibrate(CautiousPolicy(belief, "1-of-2"), states, logged, folds=2, at_most=0.3, progress=False)
     assert found.num_states == 99
+
+
+def test_a_part_with_nothing_to_decide_about_is_passed_over(belief, experience):
+    states, rewards = (part[:12] for part in experience)
+    logged = rewards.clone()
+    logged[1:, 2] = torch.nan
+    told = []
+    policy = CautiousPolicy(belief, "1-of-2")
+    found = calibrate(policy, states, logged, folds=12, at_most=0.3, progress=lambda *step: told.append(step))
+    assert found.num_states == 11
+    assert told == [(fold + 1, 12) for fold in range(12)]
+    alone = torch.where(torch.eye(3) > 0, rewards[:3], torch.nan)  # each of three rows knows another action
+    with pytest.raises(InvalidInputError, match="folds=3: no part can be left out"):
+        calibrate(policy, states[:3], alone, folds=3, progress=False)
 
 
 def test_modules_of_ones_own_are_trained_again_too(experience):

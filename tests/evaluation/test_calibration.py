@@ -202,6 +202,17 @@ def test_on_average_the_promise_is_kept_and_not_by_much(num_states: int):
     assert max(shares) > 0.05  # not for every draw: that would take a confidence
 
 
+def test_on_average_the_rate_is_the_levels_own():
+    """3-of-4 departs in one state, 2-of-4 and 1-of-4 in another: two states count towards the promise, the rate is 1 / 100."""
+    ordinary = torch.tensor([1.0, 0.0]).repeat(4, 100, 1)
+    policies = ordinary.clone()
+    policies[1, 0] = policies[2, 1] = policies[3, 1] = torch.tensor([0.0, 1.0])
+    found = calibrate(Known(policies, ordinary), range(100), at_most=0.05, guarantee="average", progress=False)
+    assert (found.level, found.rate, found.bound) == (KofN(1, 4), pytest.approx(0.01), pytest.approx(3 / 101))
+    assert [rate for _, rate, _ in found.tried] == pytest.approx([0, 0.01, 0.01, 0.01])
+    assert [expected for *_, expected in found.tried] == pytest.approx([0, 2 / 101, 3 / 101, 3 / 101])
+
+
 def test_forty_states_are_told_what_they_can_show():
     """With none departing, 40 states rule out 1 - 0.05^(1/40) = 7.2 %; 5 % with confidence 1 - 0.95^40 = 0.87."""
     policy = CautiousPolicy(belief_with(0, 40, 4), "1-of-2", num_iterations=2)

@@ -69,7 +69,7 @@ def test_more_states_than_one_core_takes_decide_the_same(generator):
     assert not together[1].any()
     for state in (0, STATES_PER_TASK - 1, belief.shape[1] - 1):
         assert torch.equal(policy.decide([state]).caution[0], together[0, state])
-    assert told in ([(1, 3), (2, 3), (3, 3)], [(1, 4), (2, 4), (3, 4), (4, 4)])  # tasks; not all states need a game
+    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]  # tasks: 196 of the 197 states need a game
 
 
 @pytest.mark.usefixtures("three_threads")

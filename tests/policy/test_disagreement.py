@@ -80,6 +80,14 @@ def test_a_belief_of_before_has_the_unit_of_its_rewards(belief, tmp_path):
     assert torch.equal(CautiousPolicy(again, "1-of-5").decide(states).disagreement, expected)
 
 
+def test_a_unit_of_too_few_states_is_left_out_of_files_of_before(belief, tmp_path):
+    belief.save(tmp_path)
+    found = load_json(tmp_path / "ensemble.json")
+    files = found.pop("files")
+    save_json(tmp_path / "ensemble.json", {**found, "familiar": [0.1, 0.2, 0.3]}, files)
+    assert RewardEnsemble.load(tmp_path).familiar is None
+
+
 @pytest.mark.parametrize("entry", ["familiar", "diagnosis"])
 @pytest.mark.parametrize("value", ["text", [1.0, "a"], {"concerns": 3}])
 def test_what_no_belief_would_write_is_refused(belief, tmp_path, entry, value):
@@ -95,7 +103,8 @@ def test_without_states_kept_back_nothing_is_familiar():
     states = cases(60, 6)
     options = {"num_models": 3, "num_epochs": 2, "progress": False}
     assert fit_ensemble(states, states, **options, validation_fraction=0).familiar is None
-    assert fit_ensemble(states[:20], states[:20] * 0, **options).familiar is None  # two are too few
+    assert fit_ensemble(states[:50], states[:50] * 0, **options).familiar is None  # five are too few
+    assert len(fit_ensemble(states, states * 0, **options).familiar.spreads) == 6
 
 
 def test_in_an_mdp_it_is_about_each_states_rewards():
@@ -112,7 +121,7 @@ def test_more_states_than_a_file_should_hold_are_thinned_evenly():
 
 
 def test_models_that_agree_on_everything_familiar_have_no_finite_unit():
-    unit = FamiliarSpread((0.0, 0.0, 0.0))
+    unit = FamiliarSpread((0.0,) * 6)
     assert in_units_of(unit, torch.tensor([0.0, 0.1])).tolist() == [0, float("inf")]
 
 
@@ -149,7 +158,7 @@ def test_an_action_departs_if_it_is_none_of_the_ordinary_ones():
 
 
 def test_too_few_familiar_states_are_refused():
-    with pytest.raises(InvalidInputError, match="fewer than 3"):
+    with pytest.raises(InvalidInputError, match="fewer than 6"):
         CautiousPolicy(torch.rand(4, 5, 2), "1-of-2", familiar_states=[0, 1])
 
 

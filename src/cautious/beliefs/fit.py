@@ -76,7 +76,7 @@ def fit_ensemble(
         progress: True shows a line; or a function that is told (epochs done, epochs in all); False is silent.
         validation_fraction: Part of the states that no model sees, to look at the belief with (`ensemble.diagnosis`): warns if
             it is too narrow, too poor, or blind to what is new. They also set the unit of `Decision.disagreement`
-            (`ensemble.familiar`), if they are three or more. 0 trains on everything and does not look.
+            (`ensemble.familiar`), if they are six or more. 0 trains on everything and does not look.
         prior: Width of each model's fixed random prior (`beliefs.prior`): it is nothing near familiar states and grows with
             the distance from them, so that models differ about states that are like nothing seen. 0 is the paper's plain
             ensemble. If not given, 8 for vectors (where each action's rewards then have a unit of their own) and for a

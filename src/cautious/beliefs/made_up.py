@@ -25,7 +25,8 @@ SHRINKAGE = 0.05
 MOST_FAMILIAR = 500
 """Familiar rows, evenly spaced, that distances are measured to and rewards are taken from."""
 MOST_MODELS = 200
-"""Models, evenly spaced, that the policy is made of here: enough for 1-of-20."""
+"""Models that the policy is made of here, the first ones: enough for 1-of-20. Even, because models come in pairs with opposite
+priors: half a pair would bring its prior into the mean."""
 LEVEL = KofN(1, 20)
 NUM_ITERATIONS = 60
 WORTH_IT = 0.5
@@ -157,8 +158,7 @@ def care_on(belief: Belief, familiar: Tensor, seed: int = 0) -> tuple[Care, ...]
         return ()
     kinds = made_up_rows(familiar.flatten(1), seed)
     rows = torch.cat([_some(familiar.flatten(1).cpu().double(), MOST_FAMILIAR // 2), *kinds.values()])
-    every = max(1, belief.num_models // MOST_MODELS)
-    rewards = belief.rewards(rows.unflatten(1, familiar.shape[1:]).to(familiar.dtype))[::every].double().cpu()
+    rewards = belief.rewards(rows.unflatten(1, familiar.shape[1:]).to(familiar.dtype))[:MOST_MODELS].double().cpu()
     known, *made_up = rewards.split([len(rows) - sum(map(len, kinds.values())), *map(len, kinds.values())], dim=1)
     return care_of(known, dict(zip(kinds, made_up, strict=True)))
 

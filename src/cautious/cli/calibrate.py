@@ -59,7 +59,6 @@ class Calibrate:
         from cautious.cli.console import console, progress_bar, say
         from cautious.cli.tables import calibration_table
         from cautious.evaluation.calibration import CalibrationWarning
-        from cautious.policy import NUM_ITERATIONS
 
         belief, familiar = self._familiar()
         with progress_bar("calibrating") as progress, warnings.catch_warnings(record=True) as caught:
@@ -70,16 +69,15 @@ class Calibrate:
             say(f"look out: {warning.message}")
         decide = f"decide with it: cautious solve --belief {self.belief} --states FILE"
         if found.threshold is not None:
-            say(
-                f"threshold: {found.threshold:.6g}   {decide} --fallback {self.fallback} --threshold {found.threshold:.6g}"
-            )
+            threshold = repr(found.threshold)  # all digits: rounded down, it would refer more than was shown
+            say(f"threshold: {threshold}   {decide} --fallback {self.fallback} --threshold {threshold}")
             return
         if 1 < found.level.k < self.n:
             say(
                 f"weaker than 1-of-{self.n}: more cautious levels depart from ordinary behaviour too often on these states, or "
                 f"the states are too few to tell. If strange states worry you more, look at what 1-of-{self.n} decides."
             )
-        say(f"level: {found.level}   {decide} --level {found.level} --iterations {NUM_ITERATIONS}")
+        say(f"level: {found.level}   {decide} --level {found.level}")
 
     def _familiar(self) -> tuple[RewardEnsemble, tuple[Any, ...]]:
         """The belief, and familiar states; with --data also what actions paid there."""

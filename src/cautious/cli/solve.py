@@ -4,14 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from cautious.cli.asked import Asked
-    from cautious.solvers.solution import Solution
+    from cautious.solvers.solution import Certificate
     from cautious.worlds.mdp import TabularMDP
 
 DECISIONS = "decisions.csv"
+NUM_ITERATIONS = 1000
+"""T where none is named, except in games of single states, which end when they are certified."""
+
+
+class Solved(NamedTuple):
+    """What came out at L levels; of a single level, `policies` and certificates have no dimension for it."""
+
+    policies: dict[str, Tensor]
+    """By name, [L, S, A]."""
+    certificates: dict[str, Certificate]
+    """Of each of them."""
+    record: dict[str, Any]
+    """How it was solved."""
+    cautious: Tensor
+    """What is decided, [L, S, A]."""
+    ordinary: Tensor
+    """What one would ordinarily do, [L, S, A]."""
 
 
 @dataclass
@@ -54,18 +73,21 @@ class Solve:
     """Tensors "transitions" [S, A, S] or [S*A, S], "initial_state_dist" [S] and "discount" (one number)."""
     regime: Literal["auto", "all-states", "single-state"] = "auto"
     """Without --mdp: rank the models over all states together, or in each state anew (far more cautious). auto: the first,
-    but the second with --belief, as CautiousPolicy does."""
+    but the second with --belief, by the code of CautiousPolicy and with its decisions (unless --sampling or --update name
+    another way)."""
     sampling: Literal["queue", "exact"] = "exact"
     """Draw n models an iteration as the paper does, or weigh all models by rank: no sampling noise."""
-    update: Literal["regret-matching", "regret-matching+", "as-printed"] = "regret-matching"
-    """How regret accumulates."""
-    iterations: int = 1000
-    """More iterations close the gap that the certificate shows."""
+    update: Literal["regret-matching", "regret-matching+", "as-printed"] | None = None
+    """How regret accumulates; if not named, by regret matching, and by regret matching+ where CautiousPolicy decides."""
+    iterations: int | None = None
+    """More iterations close the gap that the certificate shows. If not named, 1,000; where CautiousPolicy decides, as many as
+    each state needs to be certified, 2,000 at most."""
     seed: int = 0
     """Starts the shuffles of queue sampling."""
     out: Path = Path("solution")
-    """Folder for policy.safetensors (the policies; and in each state the action, its caution and the ordinary policy, as
-    CautiousPolicy decides) and certificate.json; for states of a table also decisions.csv, its rows with what is decided."""
+    """Folder for policy.safetensors (the policies: the best one, and unless CautiousPolicy decides the last iterate and
+    the average; and in each state the action, its caution and the ordinary policy, as CautiousPolicy has them) and
+    certificate.json; for states of a table also decisions.csv, its rows with what is decided."""
 
     def run(self) -> None:
         """Load, solve, write, and show the certificate."""
@@ -77,29 +99,21 @@ class Solve:
         from cautious.cli.console import console, say
         from cautious.cli.tables import actions_table, caution_table, certificate_table, disagreement_table
         from cautious.fallback import with_fallback
-        from cautious.solvers.decision import beside_ordinary, decision_of, spread_of
-        from cautious.solvers.solve import parse_levels
+        from cautious.solvers.decision import decision_of, spread_of
         from cautious.types import as_folder
 
         as_folder(self.out, "out")
         asked, mdp = self._asked(), self._mdp()
         rule = self._fallback_rule(asked)
         rewards = self._rewards(asked)
-        solution = self._solved(rewards, mdp)
-        policies = {
-            "policy": solution.policy,
-            "average_policy": solution.average_policy,
-            "best_policy": solution.best_policy,
-        }
-        certificates = {name: solution.certificate(policy) for name, policy in policies.items()}
+        by_policy = asked is not None and mdp is None and self._as_cautious_policy()
+        solved = self._decided(rewards) if by_policy else self._solved(rewards, mdp)
         record = {
             name: {part: getattr(certificate, part).tolist() for part in ("lower", "upper", "gap")}
-            for name, certificate in certificates.items()
+            for name, certificate in solved.certificates.items()
         }
-        best = solution.best_policy  # [S, A], or [L, S, A]
-        solved = best.reshape(len(self.level), *best.shape[-2:])
-        pair = beside_ordinary(solved, parse_levels(self.level), rewards, mdp)
-        cautious, ordinary = (policies.reshape(best.shape) for policies in pair)
+        shape = solved.policies["best_policy"].shape  # [S, A], or [L, S, A]
+        cautious, ordinary = (policies.reshape(shape) for policies in (solved.cautious, solved.ordinary))
         familiar = None if asked is None else asked.belief.familiar
         decision = decision_of(cautious, ordinary, lambda: rewards, in_units_of(familiar, spread_of(rewards)))
         decisions = {
@@ -110,13 +124,13 @@ class Solve:
         }
         fallback = None
         if rule is not None:
-            usual = decision_of(pair[1][0], pair[1][0], decision.opinions, decision.disagreement)
+            usual = decision_of(solved.ordinary[0], solved.ordinary[0], decision.opinions, decision.disagreement)
             fallback = with_fallback(usual, *rule)
             decisions["fallback_action"] = fallback.action
-        files = {"policy.safetensors": save_tensors(self.out / "policy.safetensors", policies | decisions)}
+        files = {"policy.safetensors": save_tensors(self.out / "policy.safetensors", solved.policies | decisions)}
         save_json(
             self.out / "certificate.json",
-            {"format": FORMAT, "solution": solution.record, "certificates": record},
+            {"format": FORMAT, "solution": solved.record, "certificates": record},
             files,
         )
         columns = None if asked is None else asked.columns
@@ -129,8 +143,8 @@ class Solve:
         if fallback is not None:
             actions = torch.cat([actions, fallback.action[None]])
         rules = (*self.level, *(() if fallback is None else ("with fallback",)))
-        console.print(actions_table(rules, actions, pair[1][0], names))
-        console.print(certificate_table(self.level, certificates))
+        console.print(actions_table(rules, actions, solved.ordinary[0], names))
+        console.print(certificate_table(self.level, solved.certificates))
         console.print(caution_table(self.level, decision.caution))
         console.print(disagreement_table(decision.disagreement, familiar is not None))
         if rule is not None:
@@ -200,21 +214,64 @@ class Solve:
             )
         return load_mdp(self.mdp)
 
-    def _solved(self, rewards: Any, mdp: TabularMDP | None) -> Solution:
+    def _as_cautious_policy(self) -> bool:
+        """Whether a belief's states are decided in as `CautiousPolicy` does: each on its own, and no other way is named."""
+        return self.regime != "all-states" and self.sampling == "exact" and self.update is None
+
+    def _decided(self, rewards: Tensor) -> Solved:
+        """By the code of `CautiousPolicy`, so that what 'cautious calibrate' promises is about these very decisions."""
+        import torch
+
+        from cautious.cli.console import progress_bar
+        from cautious.policy import CautiousPolicy
+        from cautious.solvers.solution import Certificate
+        from cautious.solvers.solve import parse_levels
+
+        levels = parse_levels(self.level)
+        policy = CautiousPolicy(rewards, levels[0], num_iterations=self.iterations, seed=self.seed)
+        with progress_bar("solving") as progress:
+            cautious, ordinary, gap = policy.solve_states(rewards, levels, progress)
+        models = rewards.cpu()
+        values = [level.value((models * own).sum(dim=-1).T) for level, own in zip(levels, cautious, strict=True)]
+        lower = torch.stack(values)  # [L, S]
+        several = len(levels) > 1
+        lower, upper, gap = (part if several else part[0] for part in (lower, lower + gap, gap))
+        best = cautious if several else cautious[0]
+        how = {name: value for name, value in policy.described().items() if name != "level"}
+        record = {"regime": "single-state", "levels": list(map(str, levels)), "num_models": len(rewards), **how}
+        certificate = Certificate(lower, upper, gap, levels if several else levels[0])
+        return Solved(
+            {"best_policy": best}, {"best_policy": certificate}, record, cautious, ordinary.expand_as(cautious)
+        )
+
+    def _solved(self, rewards: Any, mdp: TabularMDP | None) -> Solved:
         from cautious.cli.console import progress_bar
         from cautious.solvers.bandit import solve_bandit
+        from cautious.solvers.decision import beside_ordinary
         from cautious.solvers.mdp import solve_mdp
+        from cautious.solvers.solve import parse_levels
 
         levels = self.level[0] if len(self.level) == 1 else self.level
         options: dict[str, Any] = {
             "sampling": self.sampling,
-            "update": self.update,
-            "num_iterations": self.iterations,
+            "update": self.update or "regret-matching",
+            "num_iterations": NUM_ITERATIONS if self.iterations is None else self.iterations,
             "seed": self.seed,
         }
         usual = "all-states" if self.belief is None else "single-state"
         with progress_bar("solving") as progress:
             if mdp is not None:
-                return solve_mdp(mdp, rewards, levels, progress=progress, **options)
-            regime = usual if self.regime == "auto" else self.regime
-            return solve_bandit(rewards, levels, regime=regime, progress=progress, **options)
+                solution = solve_mdp(mdp, rewards, levels, progress=progress, **options)
+            else:
+                regime = usual if self.regime == "auto" else self.regime
+                solution = solve_bandit(rewards, levels, regime=regime, progress=progress, **options)
+        policies = {
+            "policy": solution.policy,
+            "average_policy": solution.average_policy,
+            "best_policy": solution.best_policy,
+        }
+        certificates = {name: solution.certificate(policy) for name, policy in policies.items()}
+        best = solution.best_policy
+        solved = best.reshape(len(self.level), *best.shape[-2:])
+        pair = beside_ordinary(solved, parse_levels(self.level), rewards, mdp)
+        return Solved(policies, certificates, solution.record, *pair)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cautious.beliefs.familiar import in_units_of
+from cautious.beliefs.familiar import FamiliarSpread, in_units_of
 from cautious.errors import InvalidInputError
 from cautious.evaluation.cross_fitting import on_fresh_states
 from cautious.fallback import FallbackRule
@@ -62,9 +62,11 @@ class Calibration:
     """Of a `FallbackRule`, the level of its policy, which stays."""
     rate: float
     """The share of the familiar states given in which it departs from ordinary behaviour; with
-    ``measure="total-variation"`` the mean caution there."""
+    ``measure="total-variation"`` the mean caution there. With ``guarantee="average"`` `bound` may say more than this rate
+    would: a state also counts there if a less cautious level departs in it."""
     bound: float
-    """With the confidence asked for (or on average), the rate on all familiar states is below this (`at_most`, or less)."""
+    """What the rate on all familiar states is below (`at_most`, or less). Approximate: the promise is `at_most`. Fixed-sequence
+    testing protects `at_most` alone; a bound below it is that of the chosen level as if no other had been tried."""
     at_most: float
     confidence: float
     tried: tuple[tuple[str, float, float], ...]
@@ -174,8 +176,9 @@ def _calibrated_level(
     limit = at_most if guarantee == Guarantee.AVERAGE else 1 - confidence
     shown: Callable[[Tensor], float]
     bounded: Callable[[Tensor], float]
+    counted = losses
     if guarantee == Guarantee.AVERAGE:
-        losses = losses.cummax(dim=0).values  # what departs at a weaker level counts: losses must grow with caution
+        counted = losses.cummax(dim=0).values  # what departs at a weaker level counts: losses must grow with caution
         shown = bounded = _to_expect
     elif measure == Measure.DECISIONS:
         shown, bounded = partial(_exact_p_value, rate=at_most), partial(_exact_bound, delta=limit)
@@ -183,7 +186,7 @@ def _calibrated_level(
         shown, bounded = partial(above_p_value, threshold=at_most), partial(upper_bound, delta=limit)
     tried, chosen = [], 0
     for number, own in enumerate(losses):
-        value = shown(own) if number else 0.0  # the ordinary level never departs
+        value = shown(counted[number]) if number else 0.0  # the ordinary level never departs
         tried.append((str(KofN(n - number, n)), float(own.mean()), value))
         if value > limit:
             break
@@ -191,7 +194,7 @@ def _calibrated_level(
     own = losses[chosen]
     if chosen == 0 < n - 1:
         _warn_of_no_caution(_too_few(len(own), at_most, confidence, guarantee), len(own), at_most, tried[-1], measure)
-    bound = min(bounded(own), at_most) if chosen else 0.0
+    bound = min(bounded(counted[chosen]), at_most) if chosen else 0.0
     level, rate = KofN(n - chosen, n), float(own.mean())
     return Calibration(
         level, rate, bound, at_most, confidence, tuple(tried), str(measure), len(own), None, str(guarantee)
@@ -227,7 +230,7 @@ def _calibrated_rule(
     threshold = math.inf if allowed < 0 else float(ordered[count - 1 - allowed])
     if math.isinf(threshold):
         few = _too_few(count, at_most, confidence, guarantee)
-        _warn_of_no_referral(few, count, at_most, int(scores.isinf().sum()))
+        _warn_of_no_referral(few, count, at_most, int(scores.isinf().sum()), rule.policy.familiar)
     above = int((scores > threshold).sum())
     average = guarantee == Guarantee.AVERAGE
     bound = average_bound(above, count) if average else binomial_upper_bound(above, count, 1 - confidence)
@@ -272,9 +275,21 @@ def _warn_of_no_caution(
     warnings.warn(f"{text} The ordinary level came out.", CalibrationWarning, stacklevel=4)
 
 
-def _warn_of_no_referral(few: str, num_states: int, at_most: float, departing: int) -> None:
-    text = few or (
-        f"the rule's own policy departs from ordinary behaviour in {departing} of {num_states} familiar states, more than "
-        f"{at_most:g} allows whatever the threshold; give the rule a less cautious policy, or a belief for the ordinary one."
-    )
+def _warn_of_no_referral(
+    few: str, num_states: int, at_most: float, num_infinite: int, unit: FamiliarSpread | None
+) -> None:
+    """Say why no finite threshold came out: too few states, a unit of nought, or a policy that departs by itself."""
+    if unit is not None and unit.unit == 0:  # wherever the policy departs, models differ: this comes first
+        cause = (
+            f"disagreement is infinite in {num_infinite} of {num_states} familiar states, more than {at_most:g} allows: its "
+            "unit is 0, because the models agree in the states that were kept back to set it. Give states in which they "
+            "differ: CautiousPolicy(belief, familiar_states=...)."
+        )
+    else:
+        cause = (
+            f"the rule's own policy departs from ordinary behaviour in {num_infinite} of {num_states} familiar states, more "
+            f"than {at_most:g} allows whatever the threshold; give the rule a less cautious policy, or a belief for the "
+            "ordinary one."
+        )
+    text = few or cause
     warnings.warn(f"{text} A threshold that refers nothing came out.", CalibrationWarning, stacklevel=4)

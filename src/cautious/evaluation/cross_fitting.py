@@ -38,7 +38,8 @@ def on_fresh_states(
         progress: Told (parts done, parts in all) or, without `rewards`, what `decide` tells.
 
     Returns:
-        [..., S], in the order of the parts; states that alone know an action are always learned from, and left out here.
+        [..., S], in the order of the parts; states that alone know an action are always learned from, and left out here;
+        a part of such states only is passed over.
     """
     if rewards is None:
         return decide(policy, states, progress)
@@ -58,8 +59,14 @@ def on_fresh_states(
     for fold in range(count):
         rest = torch.from_numpy(np.delete(np.arange(len(inputs)), order[fold::count].numpy()))
         familiar, left_out = with_needed(~paid.isnan(), rest, order[fold::count])
-        again = refit(belief, inputs[familiar], paid[familiar])
-        parts.append(decide(CautiousPolicy.restored(policy.described(), again, None), inputs[left_out], None))
+        if len(left_out):  # none: a part of states that alone know an action has nothing to decide about
+            again = refit(belief, inputs[familiar], paid[familiar])
+            parts.append(decide(CautiousPolicy.restored(policy.described(), again, None), inputs[left_out], None))
         if progress is not None:
             progress(fold + 1, count)
+    if not parts:
+        raise InvalidInputError(
+            f"folds={count}: no part can be left out of the training, because its states alone know an action; give more "
+            "experience."
+        )
     return torch.cat(parts, dim=-1)
