@@ -47,7 +47,7 @@ from cautious.worlds.mdp import TabularMDP
 
 NUM_ITERATIONS = 200
 """T of the solver in an MDP and with queue sampling, where none is named."""
-MOST_ITERATIONS = 2000
+MOST_ITERATIONS = 300
 """Of a state's own game, where none are named; many end long before, certified."""
 TOLERANCE = 1e-4
 """A state's game ends when its gap is at most this share of the range of the rewards there."""
@@ -95,7 +95,7 @@ class CautiousPolicy:
             level: How cautious: a `KofN` or ``"k-of-n"``.
             mdp: The world, where actions move it.
             num_iterations: T of the solver. If not given, 200 in an MDP or with queue sampling, and otherwise as many as each
-                state's game needs to be certified to `tolerance`, 2,000 at most.
+                state's game needs to be certified to `tolerance`, 300 at most.
             sampling: ``"exact"`` (no chance, so that the same state gets the same decision), or the paper's ``"queue"``.
             seed: Starts queue sampling, and draws of `predict(deterministic=False)`.
             familiar_states: States like those of the training that no model was trained on, at least six, as `decide` takes

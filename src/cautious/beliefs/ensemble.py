@@ -35,8 +35,6 @@ from cautious.types import (
 
 SHIPPED = Path(__file__).parent / "shipped"
 SHIPPED_NAMES = ("ask-for-help", "driving")
-BLOCKS_PER_TASK = 16
-"""Blocks that a thread predicts at a time, some milliseconds at least: for less, starting it takes longer than the work."""
 
 
 class RewardEnsemble:
@@ -196,7 +194,8 @@ class RewardEnsemble:
             if device.type == "cpu":
                 # Libraries round by the shape of a call: each has the same, so that no row or model depends on the others.
                 parameters = filled_up(parameters, num_models)
-                inputs = [filled_up(part, num_rows) for part in inputs]
+                size = -(-len(inputs[0]) // self.network.rows_per_call) * self.network.rows_per_call
+                inputs = [filled_up(part, size) for part in inputs]
             beyond = inputs.pop() if self.prior is not None else None
             target.copy_(self.network.predict(parameters, *inputs)[: target.shape[0], : target.shape[1]])
             if self.prior is not None and beyond is not None:
@@ -204,12 +203,14 @@ class RewardEnsemble:
                 target += heights[:, None] * beyond[: target.shape[1]]  # two operations: one fused rounds by place
             tracker.add(1)
 
+        size = self.network.blocks_per_task
+
         def fill_some(task: int) -> None:
-            for number in range(task * BLOCKS_PER_TASK, min((task + 1) * BLOCKS_PER_TASK, num_blocks)):
+            for number in range(task * size, min((task + 1) * size, num_blocks)):
                 fill(number)
 
         if device.type == "cpu":
-            parallel_map(fill_some, -(-num_blocks // BLOCKS_PER_TASK))
+            parallel_map(fill_some, -(-num_blocks // size))
         else:
             for number in range(num_blocks):
                 fill(number)

@@ -74,7 +74,7 @@ def forward(part: Part, images: Tensor, help_available: Tensor | None) -> Activa
 
 
 @torch.no_grad()
-def forward_shared(part: Part, images: Tensor, help_available: Tensor | None) -> Tensor:
+def forward_shared(part: Part, images: Tensor, help_available: Tensor | None = None) -> Tensor:
     """Every model's rewards on the same images: bytes [S, 28, 28] (and bits [S]) -> [M, S, A].
 
     Patches are cut once for all models, whose first convolutions are one product; nothing is kept for a backward pass. The

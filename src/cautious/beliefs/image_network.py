@@ -44,7 +44,9 @@ class ImageNetwork:
 
     name = "image"
     state_shape = (SIDE, SIDE)
-    block = MappingProxyType({"cpu": (16, 2), "cuda": (16, 1024)})  # the first: as quick for one image as for many
+    block = MappingProxyType({"cpu": (8, 64), "cuda": (16, 1024)})
+    rows_per_call = 4  # few enough where one image is asked about, enough to be quick with many
+    blocks_per_task = 1
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -118,8 +120,11 @@ class ImageNetwork:
 
     def predict(self, parameters: Tensor, *states: Tensor) -> Tensor:
         """Every model's rewards on the same images: [M, P], [S, 28, 28] (and bits [S]) -> [M, S, A]."""
-        images, *bits = states
-        return forward_shared(self.split(parameters), images, bits[0] if bits else None)
+        part = self.split(parameters)
+        if parameters.device.type != "cpu":
+            return forward_shared(part, *states)
+        calls = zip(*(array.split(self.rows_per_call) for array in states), strict=True)
+        return torch.cat([forward_shared(part, *arrays) for arrays in calls], dim=1)
 
     def forward(self, parameters: Tensor, images: Tensor, help_available: Tensor | None) -> Activations:
         """Each model's rewards on its own images, and what `backward` needs: [M, P], [M, B, 28, 28] (and bits [M, B])."""

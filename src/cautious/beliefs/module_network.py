@@ -39,6 +39,8 @@ class ModuleNetwork:
 
     name = "module"
     block: Mapping[str, tuple[int, int]] = MappingProxyType({"cpu": (WIDTH, 64), "cuda": (WIDTH, 1024)})
+    rows_per_call = 64
+    blocks_per_task = 16
     constants: tuple[Tensor, ...] = ()
     """Numbers beside weights and data that training depends on."""
 

@@ -45,10 +45,20 @@ class Network(Protocol):
 
     @property
     def block(self) -> Mapping[str, tuple[int, int]]:
-        """Models and states of one call of `predict`, by kind of device: few enough for a core's cache, enough for a GPU.
+        """Models and states of one call of `predict`, at most, by kind of device: enough to keep it busy.
 
-        On the CPU every call has exactly as many (`beliefs.fixed_shapes`).
+        On the CPU it has exactly as many models (`beliefs.fixed_shapes`).
         """
+        ...
+
+    @property
+    def blocks_per_task(self) -> int:
+        """Blocks that a thread predicts at a time, some milliseconds at least: for less, starting it takes longer."""
+        ...
+
+    @property
+    def rows_per_call(self) -> int:
+        """On the CPU the states of `predict` are a multiple of this, and libraries are called with as many at a time."""
         ...
 
     def describe(self) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class Solve:
     """How regret accumulates; if not named, by regret matching, and by regret matching+ where CautiousPolicy decides."""
     iterations: int | None = None
     """More iterations close the gap that the certificate shows. If not named, 1,000; where CautiousPolicy decides, as many as
-    each state needs to be certified, 2,000 at most."""
+    each state needs to be certified, 300 at most."""
     seed: int = 0
     """Starts the shuffles of queue sampling."""
     out: Path = Path("solution")
