@@ -44,8 +44,8 @@ class ImageNetwork:
 
     name = "image"
     state_shape = (SIDE, SIDE)
-    block = MappingProxyType({"cpu": (8, 64), "cuda": (16, 1024)})
-    rows_per_call = 4  # few enough where one image is asked about, enough to be quick with many
+    block = MappingProxyType({"cpu": (16, 64), "cuda": (16, 1024)})
+    rows_per_call = 2  # few enough where one image is asked about, enough to be quick with many
     blocks_per_task = 1
 
     @property
