@@ -28,8 +28,8 @@ def smallest_rate(num_states: int, confidence: float = 0.95) -> float:
 
         1 - (1 - confidence)^(1/B)
 
-    >>> [round(smallest_rate(count), 3) for count in (20, 40, 59, 149)]
-    [0.139, 0.072, 0.05, 0.02]
+    >>> tuple(round(smallest_rate(count), 3) for count in (20, 40, 59, 149))
+    (0.139, 0.072, 0.05, 0.02)
     """
     return -math.expm1(math.log1p(-confidence) / parse_count(num_states, "num_states"))
 
