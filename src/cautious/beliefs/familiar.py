@@ -17,8 +17,8 @@ from cautious.types import as_number
 SHARE = 0.95
 """A disagreement of 1 is what this share of familiar states stays below."""
 FEWEST = 6
-"""Fewer states than this say too little to make a unit of. On 16 tables (benchmarks/table_sets.py, the default belief) one draw
-in twenty of three states put 25 to 56 % of familiar states above 1; of six states 19 to 42 %, of eighteen 20 % at most."""
+"""Fewer states than this say too little to make a unit of: an unlucky draw of three puts a good part of all familiar states
+above 1."""
 MOST = 1000
 """Of more states than this, as many, evenly spaced: more would only make files longer."""
 

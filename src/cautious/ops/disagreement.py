@@ -45,9 +45,8 @@ def predictive_quantile(values: Tensor, share: float) -> float:
 
         exp( m + t · s · √(1 + 1/n) ),   m, s: mean and deviation of ln x,   t: Student's quantile at `share`, n - 1 degrees,
 
-    or the largest draw if that is larger. On 16 tables (benchmarks/table_sets.py) with the default belief, spreads of 6 fresh
-    familiar rows put 1 to 11 % of further ones above it at share = 0.95, on average over the rows; of 12 rows 0 to 8 %, and of
-    18 rows 3 to 6 %.
+    or the largest draw if that is larger. Spreads are not log-normal, so that with few draws more or fewer of the further ones
+    than 1 - share are above it.
 
     Args:
         values: Draws [n], zero or more, n at least 1.
