@@ -37,8 +37,8 @@ DEVELOPMENT = {
     "digits": Source("sklearn", "digits"),
     "crabs": Source("MASS", "crabs", "sp", ("index",)),
 }
-"""Settings were chosen on these."""
-REPORT = {
+"""The form of the belief was chosen on these."""
+VALIDATION = {
     "breast-cancer": Source("sklearn", "breast_cancer"),
     "olive": Source("dslabs", "olive", "area", ("region",)),
     "hawks": Source(
@@ -54,8 +54,21 @@ REPORT = {
     "scat": Source("modeldata", "scat", "Species", ("Month", "Year", "Site")),
     "spam": Source("DAAG", "spam7", "yesno"),
 }
+"""The prior's constants were chosen on these and the development sets, after a first form had failed here."""
+REPORT = {
+    "weather": Source("mosaicData", "Weather", "city", ("date", "year", "month", "day")),
+    "fastfood": Source("openintro", "fastfood", "restaurant", ("item",)),
+    "storms": Source("dplyr", "storms", "status", ("name", "year", "month", "day", "hour", "category")),
+    "commuters": Source("Ecdat", "Mode", "choice"),
+    "countries": Source("carData", "UN98", "region"),
+    "cars": Source("openintro", "epa2012", "car_truck", ("model_yr", "mfr_code", "model_type_index", "class")),
+    "freedom": Source("openintro", "hfi", "region", ("year",)),
+    "athletes": Source("DAAG", "ais", "sex", ("sport",)),
+    "colleges": Source("ISLR", "College", "Private"),
+    "cells": Source("modeldata", "cells", "class", ("case",)),
+}
 """Results are reported on these, which nobody looked at before the settings were fixed."""
-SETS = DEVELOPMENT | REPORT
+SETS = DEVELOPMENT | VALIDATION | REPORT
 
 
 class Problem(NamedTuple):

@@ -25,11 +25,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.table_sets import DEVELOPMENT, HELP_REWARD, KINDS, REPORT, SETS, Problem, load, problem
-from cautious import KofN, RewardEnsemble, fit_ensemble, solve_bandit
+from benchmarks.table_sets import DEVELOPMENT, HELP_REWARD, KINDS, REPORT, SETS, VALIDATION, Problem, load, problem
+from cautious import KofN, RewardEnsemble, fit_ensemble
 from cautious.beliefs.diagnosis import BeliefWarning
 from cautious.experiments.surroundings import surroundings_line
+from cautious.policy import MOST_ITERATIONS, TOLERANCE
 from cautious.solvers.decision import disputed, ordinary_policy
+from cautious.solvers.per_state import play_states
 
 LEVELS = [KofN(k, 20) for k in range(19, 0, -1)] + [KofN(1, n) for n in (25, 30, 40, 50, 70, 100)]
 """From almost ordinary to as cautious as 100 models can be."""
@@ -65,10 +67,8 @@ def k_of_n(belief: RewardEnsemble, rows: np.ndarray) -> tuple[Tensor, Tensor]:
     ordinary = ordinary_policy(rewards)
     policies, states = ordinary.repeat(len(LEVELS), 1, 1), disputed(rewards, ordinary).nonzero().flatten()
     if len(states):
-        options: dict[str, Any] = {"regime": "single-state", "num_iterations": 200, "sampling": "exact"}
-        with torch.inference_mode():
-            solution = solve_bandit(rewards[:, states], LEVELS, **options, track_exact=True)
-        policies[:, states] = solution.best_policy.cpu()
+        games = play_states(rewards[:, states], LEVELS, num_iterations=MOST_ITERATIONS, tolerance=TOLERANCE)
+        policies[:, states] = games.policy
     return policies, ordinary
 
 
@@ -305,14 +305,16 @@ def by_set(rows: list[dict[str, Any]]) -> list[str]:
 def main() -> None:
     """Run what is missing, print every table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", nargs="+", default=["development"], help="development, report, or names of sets")
+    parser.add_argument(
+        "--sets", nargs="+", default=["development"], help="development, validation, report, or names of sets"
+    )
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument(
         "--logged", action="store_true", help="one random action per row was tried, nothing else is known"
     )
     parser.add_argument("--out", type=Path, default=Path("tables.jsonl"))
     asked = parser.parse_args()
-    groups = {"development": list(DEVELOPMENT), "report": list(REPORT)}
+    groups = {"development": list(DEVELOPMENT), "validation": list(VALIDATION), "report": list(REPORT)}
     sets = [name for group in asked.sets for name in groups.get(group, [group])]
     unknown = [name for name in sets if name not in SETS]
     if unknown:

@@ -73,7 +73,7 @@ def test_help_is_asked_for_between_clusters_and_around_them():
     decision = CautiousPolicy(belief, "1-of-20").decide(away)
     assert decision.probabilities[:, 4].min() > 0.95
     assert decision.ordinary[1:, 4].mean() < 0.5
-    assert asks(belief, corners + random.normal(size=(200, 2)) / 10).mean() < 0.02
+    assert asks(belief, corners + random.normal(size=(200, 2)) / 10).mean() < 0.05
 
 
 def test_one_odd_feature_of_thirty_is_noticed():
@@ -136,7 +136,7 @@ def test_saved_and_loaded_bit_by_bit(belief, tmp_path):
     belief.save(tmp_path / "belief")
     again = RewardEnsemble.load(tmp_path / "belief")
     assert torch.equal(again.rewards(rows), belief.rewards(rows))
-    assert again.settings["prior"] == again.prior.width == 8.0
+    assert again.settings["prior"] == again.prior.width == 0.75
     again.save(tmp_path / "twice")
     names = [{path.name for path in (tmp_path / folder).iterdir()} for folder in ("belief", "twice")]
     assert names[0] == names[1]
@@ -201,7 +201,7 @@ def test_unfinished_work_fits_any_width_but_no_plain_ensemble(experience, tmp_pa
     first = fit_ensemble(*experience, checkpoint_dir=tmp_path, **options)
     with pytest.raises(BadFileError, match="each action in units of its own"):
         fit_ensemble(*experience, prior=0, checkpoint_dir=tmp_path, **options)
-    wider = fit_ensemble(*experience, prior=16, checkpoint_dir=tmp_path, **options)
+    wider = fit_ensemble(*experience, prior=1.5, checkpoint_dir=tmp_path, **options)
     assert torch.equal(wider.parameters, first.parameters)
     assert torch.equal(wider.prior.heights, 2 * first.prior.heights)
 
@@ -299,7 +299,7 @@ def test_rows_that_repeat_leave_a_finite_reach():
 def test_many_rows_and_long_rows_are_kept_small():
     random = np.random.default_rng(10)
     rows, rewards = torch.from_numpy(random.normal(size=(3000, 700))), torch.from_numpy(random.normal(size=(3000, 4)))
-    prior = Prior.fitted(rows, rewards, width=8, num_models=2, seed=0)
+    prior = Prior.fitted(rows, rewards, width=1, num_models=2, seed=0)
     assert prior.rows.shape == (1000, 512)
     fresh = torch.from_numpy(random.normal(size=(200, 700)))
     assert (prior.beyond(fresh) > 0).double().mean() < 0.05

@@ -119,7 +119,7 @@ def diagnose(rewards: Tensor, targets: Tensor, unfamiliar: Tensor, care: tuple[C
         concerns.append(
             f"the models agree everywhere: they differ by {familiar:.2g} on familiar states and by {elsewhere:.2g} on made-up "
             f"ones that are like nothing seen, where rewards vary by {scale:.2g}. Caution comes out of disagreement, so this "
-            "belief has little to give. Give the models a wider prior (prior=8 is the default for vectors, 0 is none); let "
+            "belief has little to give. Give the models a wider prior (prior=0.75 is the default for vectors, 0 is none); let "
             "each start from weights of its own; or use a network that the data does not settle everywhere (a larger one, or "
             "less weight decay)."
         )

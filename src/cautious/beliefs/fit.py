@@ -79,7 +79,7 @@ def fit_ensemble(
             (`ensemble.familiar`), if they are six or more. 0 trains on everything and does not look.
         prior: Width of each model's fixed random prior (`beliefs.prior`): it is nothing near familiar states and grows with
             the distance from them, so that models differ about states that are like nothing seen. 0 is the paper's plain
-            ensemble. If not given, 8 for vectors (where each action's rewards then have a unit of their own) and for a
+            ensemble. If not given, 0.75 for vectors (where each action's rewards then have a unit of their own) and for a
             module of one's own that takes vectors, 0 for images and other arrays, whose distances say little. The belief
             keeps up to 5,000 familiar states, whitened, to measure distances with; so do its files.
 

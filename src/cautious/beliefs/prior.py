@@ -4,13 +4,16 @@ Networks trained on the same rows agree there, and often agree far away from the
 they know less there. The prior says it. It is nothing near familiar rows, so that what was learned stays as it is, and grows
 with the distance from them, for each model and action with a random height and sign of its own:
 
-    p_i(x, a) = h_ia · max(0, d_a(x) / q_a(x) - 1),    h_ia = width · w_a · c_ia,    c_ia ~ N(0, 1)
+    p_i(x, a) = h_ia · max(0, d_a(x) / q_a(x) - 1),    h_ia = width · w_a · f_a · c_ia,    c_ia ~ N(0, 1)
 
 d_a is the mean distance from x to the three nearest familiar rows in which action a was tried, between *whitened* rows, so
-that features that move together count once. q_a is the distance that is usual there: what 98 % of those rows stay below
-themselves, seen as new ones by the others; or more where the three nearest have larger distances of their own, since a kind
-of rows that is rare but known lies less densely. w_a is the deviation of the action's own rewards, so that an action that
-always paid the same, in many rows and all over the familiar ones, is never in doubt.
+that features that move together count once. The covariance is that of what the rewards do not explain (where rewards tell
+classes apart, the covariance within a class): between two classes is then as far as it should be. q_a is the distance that
+is usual there: what three quarters of those rows stay below themselves, seen as new ones by the others; or more where the
+three nearest have larger distances of their own, since a kind of rows that is rare but known lies less densely. w_a is the
+deviation of the action's own rewards, so that an action that always paid the same, in many rows and all over the familiar
+ones, is never in doubt. f_a >= 1 makes the prior steeper where familiar distances are much alike, as they are in many
+dimensions: there even half as far again is far.
 
 Models come in pairs with opposite heights: the mean of an even number of them, which the ordinary policy follows, has no
 prior.
@@ -32,18 +35,23 @@ from cautious.errors import BadFileError, InvalidInputError
 from cautious.seeding import stream
 from cautious.types import as_number
 
-WIDTH = 8.0
+WIDTH = 0.75
 """Width of the prior for vectors if none is given: chosen on the development sets of docs/tables.md."""
 NEIGHBOURS = 3
 """Nearest familiar rows whose mean distance counts: one alone could be an outlier itself."""
-FAMILIAR = 0.98
-"""Share of familiar rows at whose distance from the others the prior begins."""
-SHRINKAGE = 0.05
+FAMILIAR, NEARLY_ALL = 0.75, 0.98
+"""Share of familiar rows at whose distance from the others the prior begins; what it grows by up to the distance of the second
+share is at least one width."""
+SHRINKAGE = 0.02
 """Share of the identity in the covariance: directions in which familiar rows do not vary at all stay finite."""
+RIDGE = 1e-3
+"""Penalty of the linear fit of rows on rewards: rewards of classes sum to one, so that a fit without it has no solution."""
 SMALLEST_REACH = 0.1
 """The prior begins no nearer than this many standard deviations per feature, where familiar rows are dense or repeated."""
 FEW = 0.1
-"""Share of familiar rows that may be beyond an action's reach though it was tried all over them."""
+"""Share of familiar rows that may be far from an action's own though it was tried all over them."""
+MOST_STEEPNESS = 10.0
+"""Repeated rows have equal distances; what is hardly farther is not far."""
 FEWEST_OWN = 8
 """From so many tries on, the rows in which an action was tried say how far apart they usually are; below, all rows do."""
 FOLDS = 5
@@ -83,17 +91,19 @@ class Prior:
         Args:
             rows: Familiar states as the network takes them, flat, [S, F].
             rewards: What each action paid, [S, A]; NaN where it was not tried.
-            width: How many deviations of its rewards models differ by at twice the familiar distance.
+            width: How many deviations of its rewards models differ by at twice the usual distance, or nearer where familiar
+                distances are much alike.
             num_models: M.
             seed: Model i's heights depend on (seed, i) alone.
         """
         kept = _kept_rows(~rewards.isnan(), seed)
         familiar, tried = rows[kept].double(), ~rewards[kept].isnan()
-        centre, whitening = _whitening(familiar, seed)
+        centre, whitening = _whitening(familiar, rewards[kept], seed)
         whitened = (familiar - centre) @ whitening.double()
-        reach = _reach(familiar, tried, seed)
-        uncovered = (_ratio(_distances(whitened, whitened), tried, reach) > 1).double().mean(dim=0)
-        heights = width * _doubt(rewards, uncovered) * _draws(seed, num_models, rewards.shape[1])
+        reach, steepness = _reach(familiar, rewards[kept], seed)
+        beyond = steepness * (_ratio(_distances(whitened, whitened), tried, reach) - 1)
+        uncovered = (beyond > 1).double().mean(dim=0)
+        heights = width * _doubt(rewards, uncovered) * steepness * _draws(seed, num_models, rewards.shape[1])
         return cls(width, centre, whitening, whitened.float(), tried, reach.float(), heights.float())
 
     def beyond(self, rows: Tensor) -> Tensor:
@@ -157,8 +167,8 @@ def checked_width(prior: float) -> float:
     return float(prior)
 
 
-def _whitening(rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """Mean [F] and a matrix [F, G] after which columns are uncorrelated, of deviation about 1."""
+def _whitening(rows: Tensor, rewards: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    """Mean [F] and a matrix [F, G] after which what rewards [S, A] do not explain of rows [S, F] has covariance 1."""
     centre, deviation = rows.mean(dim=0), rows.std(dim=0, correction=0)
     scale = torch.where(deviation > 1e-7 * centre.abs(), deviation, 1.0)  # what is constant has no unit of its own
     unit = (1 / scale).diag()
@@ -166,10 +176,19 @@ def _whitening(rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         shape = (rows.shape[1], MOST_FEATURES)
         projection = torch.from_numpy(stream(seed, "prior projection").standard_normal(shape)) / MOST_FEATURES**0.5
         unit = projection / scale[:, None]
-    standard = (rows - centre) @ unit
-    covariance = (1 - SHRINKAGE) * standard.T @ standard / len(rows) + SHRINKAGE * torch.eye(standard.shape[1]).double()
+    rest = _unexplained((rows - centre) @ unit, rewards)
+    covariance = (1 - SHRINKAGE) * rest.T @ rest / len(rows) + SHRINKAGE * torch.eye(rest.shape[1]).double()
     values, vectors = torch.linalg.eigh(covariance)
     return centre, (unit @ (vectors / values.sqrt())).float()
+
+
+def _unexplained(rows: Tensor, rewards: Tensor) -> Tensor:
+    """What is left of centred rows [S, G] after a linear fit on the rewards [S, A]; an unknown one counts as the mean."""
+    centred = (rewards.double() - rewards.double().nanmean(dim=0)).nan_to_num(0.0)
+    deviation = centred.square().mean(dim=0).sqrt()
+    unit = torch.where(deviation > 0, centred / deviation, 0.0)  # [S, A]
+    penalty = RIDGE * len(rows) * torch.eye(unit.shape[1]).double()
+    return rows - unit @ torch.linalg.solve(unit.T @ unit + penalty, unit.T @ rows)
 
 
 def _kept_rows(tried: Tensor, seed: int) -> Tensor:
@@ -180,8 +199,8 @@ def _kept_rows(tried: Tensor, seed: int) -> Tensor:
     return order[kept.any(dim=1)].sort().values
 
 
-def _reach(rows: Tensor, tried: Tensor, seed: int) -> Tensor:
-    """The reach q of each action at each row, [L, A], from familiar rows [L, F].
+def _reach(rows: Tensor, rewards: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    """The reach q of each action at each row, [L, A], and its steepness f, [A]; from familiar rows [L, F], rewards [L, A].
 
     At least what `FAMILIAR` of the rows in which it was tried stay below, seen as new ones; the row's own distance if larger.
 
@@ -189,6 +208,7 @@ def _reach(rows: Tensor, tried: Tensor, seed: int) -> Tensor:
     the covariance lie closer together than new ones do.
     """
     smallest = SMALLEST_REACH * min(rows.shape[1], MOST_FEATURES) ** 0.5
+    tried = ~rewards.isnan()
     count = tried.sum(dim=0)
     every = torch.ones(len(rows), 1, dtype=torch.bool)
     own, everywhere = torch.full(tried.shape, math.nan).double(), torch.full((len(rows), 1), math.nan).double()
@@ -196,7 +216,7 @@ def _reach(rows: Tensor, tried: Tensor, seed: int) -> Tensor:
         new = torch.arange(len(rows)) % FOLDS == fold
         if not bool(new.any()) or not bool(tried[~new].any(dim=0).all()):
             continue
-        centre, whitening = _whitening(rows[~new], seed)
+        centre, whitening = _whitening(rows[~new], rewards[~new], seed)
         whitened = (rows - centre) @ whitening.double()
         distances = _distances(whitened[new], whitened[~new])
         own[new] = torch.where(tried[new], _nearest(distances, tried[~new])[0], math.nan)
@@ -204,7 +224,11 @@ def _reach(rows: Tensor, tried: Tensor, seed: int) -> Tensor:
     own = torch.where(count < FEWEST_OWN, everywhere, own)
     # A row or two say nothing about distances: one deviation is as good as any.
     usual = own.nanquantile(FAMILIAR, dim=0).nan_to_num(1.0).clamp(min=smallest)
-    return torch.maximum(own.nan_to_num(0.0), usual)
+    # Distances below the smallest reach say nothing about what is far.
+    farthest = own.nanquantile(NEARLY_ALL, dim=0).nan_to_num(2.0)
+    farthest = torch.where(usual > smallest, farthest, 2 * usual)
+    steepness = (usual / (farthest - usual).clamp(min=usual / MOST_STEEPNESS)).clamp(min=1.0)
+    return torch.maximum(own.nan_to_num(0.0), usual), steepness
 
 
 def _distances(rows: Tensor, others: Tensor) -> Tensor:
@@ -241,7 +265,7 @@ def _doubt(rewards: Tensor, uncovered: Tensor) -> Tensor:
     """w, [A]: the deviation of each action's own rewards.
 
     An action that always paid the same, but was tried in a part of the familiar rows only, may have been chosen where it
-    was right. So where more than a few of them are beyond its reach, at least that share of the deviation of all rewards.
+    was right. So where more than a few of them are far from it, at least that share of the deviation of all rewards.
     """
     floor = torch.where(uncovered > FEW, uncovered * shared_deviation(rewards), 0.0)
     return torch.maximum(deviations(rewards), floor)
