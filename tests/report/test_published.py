@@ -83,6 +83,27 @@ def test_reasons_name_rows_that_are_there_and_numbers_that_are_in_the_runs():
         assert f"{float(asked):.1f} %" in reasons["ask-for-help"]["AH8, letters, the paper's numbers"]
 
 
+def test_the_reason_for_the_curve_that_still_rises_has_the_numbers_of_the_run():
+    reason = json.loads((RESULTS / "reasons.json").read_text(encoding="utf-8"))["help-if-available"]["CV1"]
+    store = Store.open(RESULTS / "help-if-available")
+    changes, ranges = {}, {}
+    for stage in store.stages():
+        if not stage.startswith("belief-") and not stage.endswith(("-dial", "-models")):
+            for regime in Regime:
+                means = store.arrays(stage)[f"{regime}-sampled_value"].double().mean(dim=1)
+                changes[stage, regime] = means[:, -20:].mean(dim=1) - means[:, -40:-20].mean(dim=1)
+                ranges[stage, regime] = means.amax(dim=1) - means.amin(dim=1)
+    shares = {place: (changes[place] / ranges[place]).abs() for place in changes}
+    assert f"One curve of {sum(len(own) for own in shares.values())}" in reason
+    assert sum(int((own > 0.05).sum()) for own in shares.values()) == 1
+    place = ("help-0.02-fashion-available", Regime.SINGLE_STATE)
+    level = int(shares[place].argmax())
+    assert f"rises by {float(changes[place][level]):.3f}, of a range of {float(ranges[place][level]):.3f}" in reason
+    for pays in ("help-0.05-", "help-0.2-"):
+        largest = max(float(own.max()) for (stage, _), own in shares.items() if stage.startswith(pays))
+        assert f"({100 * largest:.1f} % at most)" in reason
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_a_published_run_draws_again(name: str, tmp_path):
     store = Store.open(RESULTS / name)

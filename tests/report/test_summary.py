@@ -16,6 +16,7 @@ from cautious.report.summary import (
     CLAIMS,
     ClaimResult,
     claim_results,
+    claims_table,
     command_of,
     cost_table,
     counted,
@@ -53,8 +54,10 @@ def test_draws_judge_what_one_draw_cannot(runs):
     results = {result.id: result for result in claim_results(runs)}
     for claim in ("DE1", "DE3"):
         assert [name for name, _ in results[claim].rows] == ["data-extent-draws"]
+    assert "DE1 and DE3 are judged over draws" in claims_table(list(results.values())).note
     without = {name: store for name, store in runs.items() if name != "data-extent-draws"}
     alone = {result.id: result for result in claim_results(without)}
+    assert "over draws" not in claims_table(list(alone.values())).note
     assert [name for name, _ in alone["DE3"].rows] == ["data-extent"]
     # without draws of their own there is no other claim that the draws decide
     assert [name for name, _ in results["DE2"].rows] == ["data-extent", "data-extent"]
@@ -91,6 +94,9 @@ def test_headlines_are_read_from_the_runs(runs):
     assert rows["the same from another seed"][2] == "–"
     assert rows["help if available: 1-of-20 asks on clothes, against optim, single-image"][2] == "80.0 % against 2.0 %"
     assert rows["non-obvious: mean index on clothes, 1-of-20 ... 10-of-10, single-image"][2] == "2.00 ... 5.00"
+    over_draws = next(row for what, row in rows.items() if what.startswith("1 % of the digits, over draws"))
+    assert over_draws[2].endswith(" points")
+    assert over_draws[3] == "`data-extent-draws`"
     assert rows["driving: speed, 1-of-20 ... 20-of-20"][2] == "–"
     assert len(rows) == len(HEADLINES)
 

@@ -113,13 +113,13 @@ def _judged(rule: Rule, claim: tuple[str, str], run: ImageRun, whole: ImageRun |
         return Verdict(*claim, None, f"not run: {missing}")
 
 
-def _rises(run: ImageRun) -> Tensor:
-    """Rise of help with robustness on fashion, one value a draw."""
+def rise_by_draw(run: ImageRun) -> Tensor:
+    """Rise of help with robustness on fashion, single-image, in points: one value per draw."""
     return torch.tensor([rise_of_help(run, "fashion", name) for name in finished_draws(run, "fashion")]).double()
 
 
 def _little_data(run: ImageRun, whole: ImageRun | None) -> Finding:
-    rises = _rises(run)
+    rises = rise_by_draw(run)
     found = interval_of_mean(rises)
     text = f"rise {found} points over {len(rises)} draws of {run.num_models(run.main):,} networks "
     text += f"({', '.join(f'{rise:+.2f}' for rise in rises.tolist())})"

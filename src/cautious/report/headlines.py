@@ -10,6 +10,7 @@ import torch
 from cautious.experiments.driving import stage_name
 from cautious.experiments.store import Store
 from cautious.report.claims import NotRunError, differences
+from cautious.report.extent_draws import interval_of_mean, rise_by_draw
 from cautious.report.image_run import HELP, INDEX, ImageRun
 from cautious.report.ledger import trained_on
 from cautious.report.tables import ABSENT, Table
@@ -107,6 +108,14 @@ def _cells_within(tables: Sequence[str], points: float) -> Show:
         return f"{sum(abs(mean) <= points for mean, _ in apart)} of {len(apart)} cells within {points:g} points"
 
     return show
+
+
+def _rise_over_draws(store: Store) -> str:
+    """Mean rise of help with robustness over draws of the digits, with its interval."""
+    try:
+        return f"{interval_of_mean(rise_by_draw(ImageRun(store)))} points"
+    except NotRunError:
+        raise MissingStageError from None
 
 
 def _training_time(stage: str) -> Show:
@@ -216,6 +225,12 @@ HEADLINES = (
         "no more with smaller k/N",
         "data-extent",
         _ends(("extent-1", "fashion", None), HELP),
+    ),
+    Headline(
+        "1 % of the digits, over draws: rise of help on clothes from 10-of-10 to 1-of-20, single-image (mean, 95 % interval)",
+        "no more with smaller k/N",
+        "data-extent-draws",
+        _rise_over_draws,
     ),
     Headline(
         "driving: speed, 1-of-20 ... 20-of-20", "slower with smaller k", "driving", _driving("speed", 2), first=True

@@ -112,6 +112,12 @@ def claims_table(results: Sequence[ClaimResult]) -> Table:
         for result in results
     )
     note = "Rows: a claim is judged on each novel set, and by its order and by the paper's numbers, where it has them."
+    over_draws = [result.id for result in results if result.rows and {name for name, _ in result.rows} == {DRAWS}]
+    if over_draws:
+        note += (
+            f" {' and '.join(over_draws)} are judged over draws of 1 % of the digits (`{DRAWS}`); the rows of the same claims "
+            f"under `{WHOLE}` are about a single draw and are not counted."
+        )
     return Table("claims", "The paper's claims", ("claim", "what it says", "result", "rows"), rows, note, num_labels=2)
 
 
