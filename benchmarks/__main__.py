@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 
 from benchmarks import deciding, images, solving, training
-from cautious.experiments.surroundings import surroundings_line
+from cautious.experiments.provenance import provenance_line
 
 
 def main() -> None:
     """Print the machine, then each table as it is done."""
-    print(f"{surroundings_line()}, {torch.get_num_threads()} threads")
+    print(f"{provenance_line()}, {torch.get_num_threads()} threads")
     for bench in (
         training.bench_training,
         images.bench_images,

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cautious.experiments.surroundings import surroundings_line
+from cautious.experiments.provenance import provenance_line
 
 MDP = """
 import time
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--neighbours", type=int, default=2, help="busy processes beside each job")
     parser.add_argument("--repeats", type=int, default=3, help="of which the median counts")
     options = parser.parse_args()
-    print(f"{surroundings_line()}, {options.neighbours} busy processes beside each job", flush=True)
+    print(f"{provenance_line()}, {options.neighbours} busy processes beside each job", flush=True)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path("src").resolve()), os.environ.get("PYTHONPATH", "")])
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(options.neighbours)]
     try:

@@ -5,7 +5,7 @@ python -m benchmarks.deciding
 
 from __future__ import annotations
 
-from cautious.speed.measures import deciding, image_belief, vector_belief
+from cautious.benchmarking.measures import deciding, image_belief, vector_belief
 
 COUNTS = {1: (1, 15), 32: (8, 3), 1000: (16, 1)}
 """Observations -> (observations of the plain way, which is scaled up; calls of which the median counts)."""

@@ -12,12 +12,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from cautious.beliefs.driving import DrivingNetwork, familiar_network
-from cautious.beliefs.driving_inputs import NUM_HIDDEN, NUM_PARAMETERS
-from cautious.beliefs.epochs import train_plainly
-from cautious.beliefs.shards import Shard, TrainingSettings
-from cautious.experiments.driving_settings import experiment_at
-from cautious.experiments.surroundings import surroundings_line
+from cautious.beliefs.networks.driving import DrivingNetwork, familiar_network
+from cautious.beliefs.networks.driving_inputs import NUM_HIDDEN, NUM_PARAMETERS
+from cautious.beliefs.training.epochs import train_plainly
+from cautious.beliefs.training.state import TrainingSettings, TrainState
+from cautious.experiments.driving.settings import experiment_at
+from cautious.experiments.provenance import provenance_line
 
 PAPER = experiment_at("paper").training
 STEPS = 3
@@ -37,10 +37,10 @@ MATRIX_RATE, VECTOR_RATE, CACHE_RATE = 790e12, 67e12, 5.5e12
 """An H200's bfloat16 matrix rate (a measured product), its float32 rate (data sheet) and its cache's bandwidth (published
 measurements of the H100), each a second."""
 
-Training = Callable[[Shard, TrainingSettings, int], None]
+Training = Callable[[TrainState, TrainingSettings, int], None]
 
 
-def seconds(training: Training, shard: Shard, num_epochs: int, repeats: int = 3) -> float:
+def seconds(training: Training, shard: TrainState, num_epochs: int, repeats: int = 3) -> float:
     """Median time of `num_epochs` epochs, after a warm-up."""
     training(shard, PAPER, 2)
     times = []
@@ -53,13 +53,13 @@ def seconds(training: Training, shard: Shard, num_epochs: int, repeats: int = 3)
     return sorted(times)[repeats // 2]
 
 
-def copy_of(shard: Shard, num_models: int) -> Shard:
+def copy_of(shard: TrainState, num_models: int) -> TrainState:
     """The first models of an untrained shard, on the GPU."""
     tensors = {name: tensor[:num_models].clone() for name, tensor in shard.tensors().items() if tensor.dim()}
-    return Shard(range(num_models), tensors, 0, torch.device("cuda"))
+    return TrainState(range(num_models), tensors, 0, torch.device("cuda"))
 
 
-def speed_table(paths: dict[str, tuple[Training, int]], fresh: Shard) -> list[str]:
+def speed_table(paths: dict[str, tuple[Training, int]], fresh: TrainState) -> list[str]:
     """One line for each path and number of models."""
     lines = ["driving networks, batch 800 of 1,714 pairs, forward, backward, Adam and shuffles"]
     lines += ["  path    models   ms a step   µs a model-step   min for 2,000 x 51,200   TFLOP/s   cache TB/s"]
@@ -88,7 +88,7 @@ def quantiles(losses: Tensor) -> str:
     return "  ".join(f"{value:.3e}" for value in losses.quantile(levels).tolist())
 
 
-def outcome_table(paths: dict[str, tuple[Training, int]], fresh: Shard, num_epochs: int) -> list[str]:
+def outcome_table(paths: dict[str, tuple[Training, int]], fresh: TrainState, num_epochs: int) -> list[str]:
     """Losses after the same epochs of the same models by each path."""
     lines = [f"losses of 256 networks after {num_epochs:,} epochs: min, quartiles, max"]
     for name, (training, _) in paths.items():
@@ -110,8 +110,8 @@ def main() -> None:
         "plain": (lambda shard, settings, num_epochs: train_plainly(network, settings, shard, num_epochs), 3),
         "fused": (fused, 256),
     }
-    fresh = Shard.fresh(network, PAPER, range(PAPER.num_models), torch.device("cpu"))
-    print(surroundings_line())
+    fresh = TrainState.fresh(network, PAPER, range(PAPER.num_models), torch.device("cpu"))
+    print(provenance_line())
     print("\n".join(speed_table(paths, fresh)), flush=True)
     print("\n".join(outcome_table(paths, fresh, int(sys.argv[1]) if len(sys.argv) > 1 else 3000)), flush=True)
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 
-from cautious.beliefs.image_network import ImageNetwork
-from cautious.seeding import stream
-from cautious.speed.plain_training import plain_image_network
+from cautious.beliefs.networks.image import ImageNetwork
+from cautious.benchmarking.plain_training import plain_image_network
+from cautious.seeding import make_rng
 
 
 def as_inputs(images: Tensor) -> Tensor:
@@ -23,7 +23,9 @@ def as_inputs(images: Tensor) -> Tensor:
 def first_weights(num_models: int, num_actions: int) -> Tensor:
     """PyTorch's default initialisation, flat, [M, P]; model i is the same however many there are."""
     network = ImageNetwork(num_actions)
-    return torch.tensor(np.stack([network.init(stream(0, "bench", i)) for i in range(num_models)]), dtype=torch.float32)
+    return torch.tensor(
+        np.stack([network.init(make_rng(0, "bench", i)) for i in range(num_models)]), dtype=torch.float32
+    )
 
 
 def vmapped_step(num_models: int, num_actions: int, learning_rate: float) -> Callable[[Tensor, Tensor], None]:

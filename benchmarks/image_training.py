@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from benchmarks.image_networks import CompiledStack, as_inputs, first_weights, vmapped_step
-from cautious.beliefs.image_network import LEARNING_RATE
 from cautious.beliefs.kernels.adam import adam_step
-from cautious.beliefs.kernels.step import FusedImageStep
-from cautious.beliefs.kernels.tuning import Variant, supported_variants
-from cautious.experiments.surroundings import surroundings_line
-from cautious.speed.plain_training import plain_image_network
+from cautious.beliefs.kernels.image.step import FusedImageStep
+from cautious.beliefs.kernels.image.tuning import Variant, supported_variants
+from cautious.beliefs.networks.image import LEARNING_RATE
+from cautious.benchmarking.plain_training import plain_image_network
+from cautious.experiments.provenance import provenance_line
 
 BATCH, ACTIONS = 512, 11
 USEFUL_FLOP = {
@@ -182,7 +182,7 @@ def main() -> None:
     options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("benchmarks.image_training needs a CUDA device.")
-    print(f"{surroundings_line()}, batch {BATCH}")
+    print(f"{provenance_line()}, batch {BATCH}")
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (60_000, 28, 28), generator=generator, dtype=torch.uint8).cuda()
     rewards = torch.rand(60_000, ACTIONS, generator=generator).cuda()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cautious import CautiousPolicy, fit_ensemble
-from cautious.experiments.surroundings import surroundings_line
+from cautious.experiments.provenance import provenance_line
 from cautious.worlds.data import load_images
 
 RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
@@ -101,7 +101,7 @@ def row(problem: Problem, rate: float) -> str:
 
 def main() -> None:
     """Print a table for each problem and number of rows."""
-    print(surroundings_line())
+    print(provenance_line())
     for rows in [int(argument) for argument in sys.argv[1:]] or [200, 1000, 5000]:
         for make in (corners, clusters_logged, waves, digits_as_vectors):
             problem = make(rows, torch.Generator().manual_seed(0))

@@ -15,32 +15,32 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from cautious.beliefs.driving import familiar_network
-from cautious.beliefs.images import ImageTraining
-from cautious.beliefs.module_network import ModuleTraining
-from cautious.beliefs.shards import StackedNetwork, TrainingSettings
-from cautious.beliefs.training import train
-from cautious.beliefs.vector_network import VectorNetwork
-from cautious.experiments.surroundings import surroundings_line
+from cautious.beliefs.networks.driving import familiar_network
+from cautious.beliefs.networks.module import ModuleTrainingProblem
+from cautious.beliefs.networks.vector import VectorNetwork
+from cautious.beliefs.training.image_problem import ImageTrainingProblem
+from cautious.beliefs.training.loop import train
+from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
+from cautious.experiments.provenance import provenance_line
 
 REPEATS = 5
 
 
-def images() -> StackedNetwork:
+def images() -> TrainingProblem:
     """The image network on 1,024 random images."""
     rng = np.random.default_rng(0)
     pictures = rng.integers(256, size=(1024, 28, 28), dtype=np.uint8)
-    return ImageTraining(torch.from_numpy(pictures), torch.from_numpy(rng.normal(size=(1024, 11))))
+    return ImageTrainingProblem(torch.from_numpy(pictures), torch.from_numpy(rng.normal(size=(1024, 11))))
 
 
-def vectors() -> StackedNetwork:
+def vectors() -> TrainingProblem:
     """The default network for vectors on 512 rows of 8 features, 5 actions."""
     rng = np.random.default_rng(0)
     rows, rewards = (torch.from_numpy(rng.normal(size=(512, size))) for size in (8, 5))
-    return ModuleTraining(VectorNetwork((8,), 5), rows, rewards)
+    return ModuleTrainingProblem(VectorNetwork((8,), 5), rows, rewards)
 
 
-CASES: dict[str, tuple[Callable[[], StackedNetwork], int, int, int]] = {
+CASES: dict[str, tuple[Callable[[], TrainingProblem], int, int, int]] = {
     "image network, batches of 512, shards of 2": (images, 2, 512, 1),
     "driving network, batches of 800, shards of 16": (lambda: familiar_network(0.5), 16, 800, 20),
     "vector network, batches of 64, shards of 16": (vectors, 16, 64, 20),
@@ -50,7 +50,7 @@ CASES: dict[str, tuple[Callable[[], StackedNetwork], int, int, int]] = {
 
 def main() -> None:
     """Print one line for each kind of network: the median of the repeats, and the lowest."""
-    print(surroundings_line())
+    print(provenance_line())
     torch.set_num_threads(1)
     for name, (make, num_models, batch_size, num_epochs) in CASES.items():
         problem = make()

@@ -27,10 +27,10 @@ from torch import Tensor
 
 from benchmarks.table_sets import DEVELOPMENT, HELP_REWARD, KINDS, REPORT, SETS, VALIDATION, Problem, load, problem
 from cautious import KofN, RewardEnsemble, fit_ensemble
-from cautious.beliefs.diagnosis import BeliefWarning
-from cautious.experiments.surroundings import surroundings_line
-from cautious.policy import MOST_ITERATIONS, TOLERANCE
-from cautious.solvers.decision import disputed, ordinary_policy
+from cautious.beliefs.diagnostics import BeliefWarning
+from cautious.experiments.provenance import provenance_line
+from cautious.policy.decision import has_disagreement, ordinary_policy
+from cautious.policy.policy import MOST_ITERATIONS, TOLERANCE
 from cautious.solvers.per_state import play_states
 
 LEVELS = [KofN(k, 20) for k in range(19, 0, -1)] + [KofN(1, n) for n in (25, 30, 40, 50, 70, 100)]
@@ -65,7 +65,7 @@ def k_of_n(belief: RewardEnsemble, rows: np.ndarray) -> tuple[Tensor, Tensor]:
     """Policies of all levels [L, S, A], and the ordinary one [S, A]: as `CautiousPolicy` decides, all levels in one call."""
     rewards = belief.rewards(rows)
     ordinary = ordinary_policy(rewards)
-    policies, states = ordinary.repeat(len(LEVELS), 1, 1), disputed(rewards, ordinary).nonzero().flatten()
+    policies, states = ordinary.repeat(len(LEVELS), 1, 1), has_disagreement(rewards, ordinary).nonzero().flatten()
     if len(states):
         games = play_states(rewards[:, states], LEVELS, num_iterations=MOST_ITERATIONS, tolerance=TOLERANCE)
         policies[:, states] = games.policy
@@ -319,7 +319,7 @@ def main() -> None:
     unknown = [name for name in sets if name not in SETS]
     if unknown:
         parser.error(f"no set {', '.join(unknown)}; there are {', '.join(SETS)}.")
-    print(surroundings_line())
+    print(provenance_line())
     rows = run(sets, asked.seeds, asked.logged, asked.out)
     settings = [("0.05", "at most 5 % familiar help"), ("plain", "plain 1-of-20")]
     if asked.logged:

@@ -17,19 +17,19 @@ from pathlib import Path
 import torch
 
 from cautious.beliefs.ensemble import RewardEnsemble
-from cautious.beliefs.images import ImageTraining
-from cautious.beliefs.training import train
+from cautious.beliefs.training.image_problem import ImageTrainingProblem
+from cautious.beliefs.training.loop import train
 from cautious.cli.console import progress_bar
-from cautious.experiments.image_data import ImageData, load_data
-from cautious.experiments.image_settings import ImageExperiment, Variant, image_experiment_at
-from cautious.experiments.image_studies import behaviour_of
-from cautious.experiments.images import reward_table, training_data
-from cautious.experiments.surroundings import surroundings_line
-from cautious.worlds.images import TASKS, RewardUnit
+from cautious.experiments.images.experiment import reward_table, training_data
+from cautious.experiments.images.inputs import ImageData, load_data
+from cautious.experiments.images.settings import ImageExperiment, Variant, image_experiment_at
+from cautious.experiments.images.studies import behaviour_of
+from cautious.experiments.provenance import provenance_line
+from cautious.worlds.image_tasks import TASKS, RewardUnit
 
 MEASURES = ("correct_probability", "help_probability", "index")
 
-Way = tuple[str, Variant, ImageTraining]
+Way = tuple[str, Variant, ImageTrainingProblem]
 """What is tried, in words; the settings; what networks learn from."""
 
 
@@ -42,8 +42,8 @@ def reward_scales(experiment: ImageExperiment, data: ImageData) -> Iterator[Way]
         tenths = replace(experiment.main, unit=RewardUnit.TENTHS)
         tables["in tenths, help undivided"] = reward_table(experiment, tenths, data.train.labels)
     for words, rewards in tables.items():
-        lesson = ImageTraining(data.train.images, rewards, experiment.image_task.loss_weights)
-        yield f"rewards {words}", experiment.main, lesson
+        problem = ImageTrainingProblem(data.train.images, rewards, experiment.image_task.loss_weights)
+        yield f"rewards {words}", experiment.main, problem
 
 
 def draws(experiment: ImageExperiment, data: ImageData) -> Iterator[Way]:
@@ -67,10 +67,10 @@ CHOICES: dict[str, Callable[[ImageExperiment, ImageData], Iterator[Way]]] = {
 def lines(experiment: ImageExperiment, ways: Iterator[Way], data: ImageData, device: str) -> Iterator[str]:
     """Mean over runs of each measure by level, and optim's."""
     bits = (True, False) if experiment.image_task.help_bit else (None,)
-    for title, variant, lesson in ways:
+    for title, variant, problem in ways:
         with progress_bar(f"training, {title}") as progress:
-            found = train(lesson, variant.training, device=device, progress=progress)
-        ensemble = RewardEnsemble(lesson.network, found.parameters.to(device))
+            found = train(problem, variant.training, device=device, progress=progress)
+        ensemble = RewardEnsemble(problem.network, found.parameters.to(device))
         yield title
         for name, bit in ((name, bit) for name in ("digits", "fashion") for bit in bits):
             images = data.tests[name]
@@ -120,7 +120,7 @@ def main() -> None:
         num_test=options.test or whole.num_test,
     )
     data = load_data(experiment, options.data)
-    print(surroundings_line())
+    print(provenance_line())
     print(f"{experiment.task}: {models} networks; {', '.join(experiment.levels)}")
     for line in lines(experiment, CHOICES[options.choice](experiment, data), data, options.device):
         print(line, flush=True)

@@ -18,25 +18,25 @@ from scipy.stats import ks_2samp
 from torch import Tensor
 
 from cautious.beliefs.ensemble import RewardEnsemble
-from cautious.beliefs.training import train
-from cautious.experiments.image_data import ImageData, load_data
-from cautious.experiments.image_settings import ImageExperiment, image_experiment_at
-from cautious.experiments.images import training_data
-from cautious.experiments.surroundings import surroundings_line
-from cautious.worlds.images import TASKS
+from cautious.beliefs.training.loop import train
+from cautious.experiments.images.experiment import training_data
+from cautious.experiments.images.inputs import ImageData, load_data
+from cautious.experiments.images.settings import ImageExperiment, image_experiment_at
+from cautious.experiments.provenance import provenance_line
+from cautious.worlds.image_tasks import TASKS
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 def trained(experiment: ImageExperiment, data: ImageData, device: str, kernels: str) -> tuple[Tensor, Tensor, float]:
     """Last epoch's loss [M] and share of test digits named correctly [M] of networks trained one way, and the seconds."""
-    lesson = training_data(experiment, experiment.main, data.train, kernels)
+    problem = training_data(experiment, experiment.main, data.train, kernels)
     started = time.perf_counter()
-    found = train(lesson, experiment.main.training, device=device)
+    found = train(problem, experiment.main.training, device=device)
     seconds = time.perf_counter() - started
     digits = data.tests["digits"]
     states = (digits.images, True) if experiment.image_task.help_bit else digits.images
-    rewards = RewardEnsemble(lesson.network, found.parameters.to(device)).rewards(states)
+    rewards = RewardEnsemble(problem.network, found.parameters.to(device)).rewards(states)
     right = rewards.argmax(dim=-1).cpu() == digits.labels
     return found.losses.double(), right.double().mean(dim=1), seconds
 
@@ -79,7 +79,7 @@ def main() -> None:
     main_one = replace(whole.main, training=settings, fraction=options.fraction)
     experiment = replace(whole, variants=(main_one,), num_train=60_000, num_test=10_000)
     data = load_data(experiment, options.data)
-    print(surroundings_line())
+    print(provenance_line())
     print(
         f"{options.task}: {options.models} networks x {options.epochs} epochs of {options.fraction:.0%} of "
         f"{len(data.train):,} digits, batch {options.batch}; quantiles {', '.join(f'{q:.0%}' for q in QUANTILES)} over networks"

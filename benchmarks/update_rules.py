@@ -10,7 +10,7 @@ import argparse
 from torch import Tensor
 
 from cautious import RewardEnsemble, solve_bandit
-from cautious.experiments.surroundings import surroundings_line
+from cautious.experiments.provenance import provenance_line
 from cautious.types import Regime, Update
 from cautious.worlds.data import load_images
 
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=100)
     options = parser.parse_args()
     belief = RewardEnsemble.load("ask-for-help")
-    print(surroundings_line())
+    print(provenance_line())
     print(
         f"{belief.num_models} networks, T = {options.iterations}, three runs; help, mean probability (share of states), %"
     )

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from cautious import RewardEnsemble, fit_ensemble, solve_bandit
-from cautious.report.figures import COLOURS, grid, save_figure
-from cautious.seeding import stream
+from cautious.report.plotting import COLOURS, grid, save_figure
+from cautious.seeding import make_rng
 
 NUM_CONTENT, NUM_STYLE = 6, 3
 FAMILIAR_STYLE, EXTREME_STYLE = 0.05, 3.0
@@ -64,7 +64,7 @@ def draw_answers(shape: Sequence[int], extreme_share: float, rng: np.random.Gene
 
 def learn_from_ratings(num_rated: int, num_models: int, num_epochs: int, seed: int) -> RewardEnsemble:
     """Reward models that saw ordinary answers and noisy ratings of them; one "action", the rating."""
-    rng = stream(seed, "rated answers")
+    rng = make_rng(seed, "rated answers")
     answers, _ = draw_answers([num_rated], 0.0, rng)
     ratings = true_quality(answers) + torch.from_numpy(rng.normal(0, RATING_NOISE, num_rated)).float()
     return fit_ensemble(
@@ -90,7 +90,7 @@ def choose(scores: Tensor, level: str) -> list[Tensor]:
 def best_of(belief: RewardEnsemble, extreme_share: float, num_prompts: int, num_candidates: int, seed: int) -> Outcome:
     """Let everyone choose among n candidates for each prompt, and look at the truth."""
     generator = "novel" if extreme_share else "familiar"
-    rng = stream(seed, "candidates", generator, num_candidates)
+    rng = make_rng(seed, "candidates", generator, num_candidates)
     answers, extreme = draw_answers([num_prompts, num_candidates], extreme_share, rng)
     scores = belief.rewards(answers.flatten(0, 1))[..., 0].unflatten(1, (num_prompts, num_candidates))
     chosen = choose(scores, CHOICES[-1])

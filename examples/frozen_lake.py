@@ -29,8 +29,8 @@ from gymnasium.envs.toy_text.frozen_lake import generate_random_map
 from torch import Tensor
 
 from cautious import CautiousPolicy, RewardEnsemble, TabularMDP, fit_ensemble
-from cautious.report.figures import grid, save_figure
-from cautious.seeding import seed_of, stream
+from cautious.report.plotting import grid, save_figure
+from cautious.seeding import derive_seed, make_rng
 
 SENSED = {  # brightness, water, shine, heat
     "S": (1, -1, -1, 0),
@@ -67,7 +67,7 @@ def make_lake(rows: Sequence[str]) -> Any:
 
 def familiar_lake(number: int, seed: int) -> list[str]:
     """One of Gymnasium's random 6 x 6 maps, of ice, holes and a goal."""
-    return generate_random_map(6, 0.8, seed=seed_of(seed, "lake", number) % 2**31)
+    return generate_random_map(6, 0.8, seed=derive_seed(seed, "lake", number) % 2**31)
 
 
 def sense(tiles: Sequence[str], rng: np.random.Generator, heat: float = 0) -> Tensor:
@@ -87,7 +87,7 @@ def steps_of(env: Any, tiles: str) -> Iterator[tuple[int, int, int, float]]:
 
 def learn_tiles(num_lakes: int, num_models: int, num_epochs: int, seed: int) -> RewardEnsemble:
     """Reward models of what stepping on a tile pays, from every step of familiar lakes."""
-    rng = stream(seed, "sensors")
+    rng = make_rng(seed, "sensors")
     seen = []
     for number in range(num_lakes):
         rows = familiar_lake(number, seed)
@@ -136,7 +136,7 @@ def walk_lake(belief: RewardEnsemble, lake: str, rows: Sequence[str], heat: floa
     """Every level's walk on one lake."""
     env, tiles = make_lake(rows), "".join(rows)
     mdp = TabularMDP.from_gymnasium(env, DISCOUNT)
-    table = rewards_on(belief, env, tiles, mdp.num_states, sense(tiles, stream(seed, "sensors", lake), heat))
+    table = rewards_on(belief, env, tiles, mdp.num_states, sense(tiles, make_rng(seed, "sensors", lake), heat))
     return [walk(env, tiles, lake, CautiousPolicy(table, level, mdp=mdp, num_iterations=300)) for level in LEVELS]
 
 

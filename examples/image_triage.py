@@ -21,7 +21,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from cautious import Calibration, CautiousPolicy, Decision, RewardEnsemble, calibrate
-from cautious.report.figures import grid, save_figure
+from cautious.report.plotting import grid, save_figure
 from cautious.worlds.data import load_images
 
 PERSON = 10

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from cautious import CautiousPolicy, Decision, fit_ensemble
-from cautious.report.figures import COLOURS, grid, save_figure
-from cautious.seeding import stream
+from cautious.report.plotting import COLOURS, grid, save_figure
+from cautious.seeding import make_rng
 from cautious.worlds.data import load_images
-from cautious.worlds.images import ask_for_help_rewards
+from cautious.worlds.image_tasks import ask_for_help_rewards
 
 PASS_ON = 10
 PASS_ON_REWARD = 0.4
@@ -55,9 +55,9 @@ def old_system(vectors: Tensor, means: Tensor) -> Tensor:
 def logged_rewards(vectors: Tensor, labels: Tensor, seed: int) -> Tensor:
     """What the one action that was tried in each case paid, [S, 11]; NaN for the ten that were not."""
     means = torch.stack([vectors[labels == digit].mean(dim=0) for digit in range(10)])
-    luck = stream(seed, "old system")
-    explores = torch.from_numpy(luck.random(len(vectors)) < EXPLORATION)
-    anything = torch.from_numpy(luck.integers(11, size=len(vectors)))
+    sampler = make_rng(seed, "old system")
+    explores = torch.from_numpy(sampler.random(len(vectors)) < EXPLORATION)
+    anything = torch.from_numpy(sampler.integers(11, size=len(vectors)))
     tried = torch.where(explores, anything, old_system(vectors, means))[:, None]
     paid = ask_for_help_rewards(labels, PASS_ON_REWARD)
     return torch.full_like(paid, torch.nan).scatter(1, tried, paid.gather(1, tried))

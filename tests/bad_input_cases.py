@@ -339,7 +339,7 @@ CALLS = [
         "there are 784 states and 5 actions, counted from 0",
     ),
     Call("driving_world", "driving_world().sample_next(0, -1, 0.5)", INVALID, "action=-1 is too small"),
-    Call("driving_world", "driving_world().sample_next(0, 0, 1.0)", INVALID, "luck is a number in [0, 1)"),
+    Call("driving_world", "driving_world().sample_next(0, 0, 1.0)", INVALID, "uniform is a number in [0, 1)"),
     Call("driving_world", "driving_world().expected([1.0])", INVALID, "pair_values: expected shape [..., Q]"),
     Call(
         "fit_ensemble",

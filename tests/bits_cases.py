@@ -25,11 +25,11 @@ from cautious import (
     solve_bandit,
     solve_mdp,
 )
-from cautious.beliefs.driving import DrivingEnsemble, familiar_network
-from cautious.beliefs.image_network import ImageNetwork
-from cautious.beliefs.images import ImageTraining
-from cautious.beliefs.shards import StackedNetwork, TrainingSettings
-from cautious.beliefs.training import train
+from cautious.beliefs.networks.driving import DrivingEnsemble, familiar_network
+from cautious.beliefs.networks.image import ImageNetwork
+from cautious.beliefs.training.image_problem import ImageTrainingProblem
+from cautious.beliefs.training.loop import train
+from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
 from cautious.ops.linear import BatchMatrix, DenseLU
 from cautious.worlds.driving import driving_world
 
@@ -45,7 +45,7 @@ def same(alone: Tensor, among_others: Tensor) -> None:
     assert torch.equal(alone, among_others), f"{int((alone != among_others).sum())} of {alone.numel()} differ"
 
 
-def trained(problem: StackedNetwork, num_models: int, shard_sizes: tuple[int, ...], **options: float) -> Tensor:
+def trained(problem: TrainingProblem, num_models: int, shard_sizes: tuple[int, ...], **options: float) -> Tensor:
     """Weights of some models, the same from shards of any size and with fewer models."""
     settings = {"num_epochs": 2, "batch_size": 100, "learning_rate": 1e-3, "seed": 3} | options
     whole = train(problem, TrainingSettings(num_models, **settings)).parameters
@@ -67,8 +67,8 @@ def predicted(belief: RewardEnsemble, states: Tensor) -> Tensor:
 
 def image_training() -> Tensor:
     images = torch.from_numpy(np.random.default_rng(0).integers(256, size=(150, 28, 28), dtype=np.uint8))
-    weights = [trained(ImageTraining(images, normal(150, 11)), 5, (1, 2, 3, 5))]
-    with_help_bit = ImageTraining(images[:60], normal(2, 60, 11))
+    weights = [trained(ImageTrainingProblem(images, normal(150, 11)), 5, (1, 2, 3, 5))]
+    with_help_bit = ImageTrainingProblem(images[:60], normal(2, 60, 11))
     weights.append(trained(with_help_bit, 3, (1, 3), batch_size=37))
     return torch.cat([part.flatten() for part in weights])
 

@@ -10,25 +10,24 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "cautious"
-GROUND = ("types", "errors", "seeding", "writing", "telling", "parallel")
+GROUND = ("types", "errors", "seeding", "io", "progress", "parallel", "validation")
 ORDER = (
     "ops",
     "worlds",
     "beliefs",
     "solvers",
     "policy",
-    "fallback",
     "evaluation",
     "experiments",
     "report",
-    "speed",
+    "benchmarking",
     "cli",
 )
 HOMES = {
     "gymnasium": "worlds.envs",
     "pooch": "worlds.data",
-    "safetensors": "beliefs.files",
-    "ray": "experiments.launch",
+    "safetensors": "io.arrays",
+    "ray": "experiments.executors",
     "triton": "beliefs.kernels",
     "numba": "solvers.per_state",
     "matplotlib": "report",

@@ -12,21 +12,21 @@ import sys
 import pytest
 import torch
 
-from cautious.beliefs.files import load_json, load_tensors, save_json, save_tensors
 from cautious.errors import CautiousError, MissingFileError, WriteError
-from cautious.writing import write_whole
+from cautious.io.arrays import load_json, load_tensors, save_json, save_tensors
+from cautious.io.atomic import atomic_write
 
 HALF = """
 import os, signal, sys
 from pathlib import Path
-from cautious.writing import write_whole
+from cautious.io.atomic import atomic_write
 def half(target):
     target.write_text("half")
     print("writing", flush=True)
     if sys.argv[2] == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     sys.stdin.readline()
-write_whole(Path(sys.argv[1]), half)
+atomic_write(Path(sys.argv[1]), half)
 """
 
 
@@ -46,9 +46,9 @@ def test_what_a_killed_process_leaves_is_cleared_by_the_next_writer(tmp_path):
         assert process.wait(timeout=60) == -signal.SIGKILL
     assert path.read_text() == "old"
     assert len(names(tmp_path)) == 2
-    write_whole(tmp_path / "x.json.other", lambda target: target.write_text("another file"))
+    atomic_write(tmp_path / "x.json.other", lambda target: target.write_text("another file"))
     assert len(names(tmp_path)) == 3  # what is left of another file is not its business
-    write_whole(path, lambda target: target.write_text("new"))
+    atomic_write(path, lambda target: target.write_text("new"))
     assert names(tmp_path) == ["x.json", "x.json.other"]
     assert path.read_text() == "new"
 
@@ -57,7 +57,7 @@ def test_a_writer_at_work_is_left_alone(tmp_path):
     path = tmp_path / "x.json"
     with child(path, "alive") as process:
         assert process.stdout.readline() == "writing\n"
-        write_whole(path, lambda target: target.write_text("ours"))
+        atomic_write(path, lambda target: target.write_text("ours"))
         assert path.read_text() == "ours"
         process.communicate("go on\n", timeout=60)
         assert process.returncode == 0
@@ -117,7 +117,7 @@ def test_errors_of_ours_pass_as_they_are(tmp_path):
         raise MissingFileError("nothing to write")
 
     with pytest.raises(MissingFileError, match="nothing to write"):
-        write_whole(tmp_path / "x", miss)
+        atomic_write(tmp_path / "x", miss)
     assert names(tmp_path) == []
 
 

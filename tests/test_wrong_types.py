@@ -95,7 +95,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "optimal_policy": (optimal_policy, {"mdp": WORLD, "reward": [STAY, STAY]}),
     "driving_world": (driving_world, {"novel": True, "appearance_probability": 0.5}),
     "DrivingWorld.index": (ROAD.index, {"state": (2, 0, None, None)}),
-    "DrivingWorld.sample_next": (ROAD.sample_next, {"state": 0, "action": 0, "luck": 0.5}),
+    "DrivingWorld.sample_next": (ROAD.sample_next, {"state": 0, "action": 0, "uniform": 0.5}),
     "DrivingWorld.expected": (ROAD.expected, {"pair_values": torch.zeros(len(ROAD.every_pair))}),
     "fit_ensemble": (fit_ensemble, {"inputs": STATES, "rewards": PAID, "validation_fraction": 0, **FIT}),
     "RewardEnsemble": (RewardEnsemble, {"network": BELIEF.network, "parameters": BELIEF.parameters, "settings": None}),

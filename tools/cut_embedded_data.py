@@ -15,10 +15,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cautious.seeding import seed_of
+from cautious.seeding import derive_seed
 from cautious.worlds.data.find import EMBEDDED
 from cautious.worlds.data.idx import write_idx
-from cautious.worlds.data.images import ImageSet, load_images
+from cautious.worlds.data.image_sets import ImageSet, load_images
 from cautious.worlds.data.sources import known_split
 
 SEED = 0
@@ -31,7 +31,7 @@ def chosen(images: ImageSet, count: int) -> Tensor:
     kept: list[int] = []
     for label in classes:
         own = (images.labels == label).nonzero().flatten().tolist()
-        own.sort(key=lambda index: seed_of(SEED, "embedded", images.name, images.split, index))
+        own.sort(key=lambda index: derive_seed(SEED, "embedded", images.name, images.split, index))
         kept += own[: count // len(classes)]
     return torch.tensor(sorted(kept))
 

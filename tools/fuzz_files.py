@@ -32,8 +32,8 @@ from fuzz_kinds import KINDS, signature
 from fuzz_mutations import mutations_for
 
 from cautious.errors import CautiousError
-from cautious.experiments.surroundings import surroundings_line
-from cautious.seeding import stream
+from cautious.experiments.provenance import provenance_line
+from cautious.seeding import make_rng
 
 OUTCOMES = ("refused", "same", "different", "crash", "hang", "other error")
 MEMORY = 6 * 2**30
@@ -97,7 +97,7 @@ class Case:
 
     def __init__(self, valid: Path, seed: int, number: int) -> None:
         """Choose a kind in turn, then a file of it and how to spoil it."""
-        rng = stream(seed, "case", number)
+        rng = make_rng(seed, "case", number)
         self.kind = list(KINDS)[number % len(KINDS)]
         self.folder = valid / self.kind
         files = [path.relative_to(self.folder) for path in files_in(self.folder)]
@@ -191,7 +191,7 @@ def main() -> None:
     if arguments.serve:
         serve()
         return
-    print(f"{surroundings_line()}\n")
+    print(f"{provenance_line()}\n")
     started = time.perf_counter()
     counts, wrong = fuzz(arguments.count, arguments.seed, arguments.keep)
     print(table(counts))

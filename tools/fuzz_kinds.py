@@ -15,24 +15,24 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from cautious import CautiousPolicy, RewardEnsemble, TabularMDP, fit_ensemble
-from cautious.beliefs.columns import Columns, Outcome
-from cautious.beliefs.driving import NUM_PARAMETERS, DrivingEnsemble
-from cautious.beliefs.experience import load_experience
-from cautious.beliefs.files import (
+from cautious.beliefs.datasets.arrays import load_dataset
+from cautious.beliefs.datasets.csv import read_table
+from cautious.beliefs.datasets.schema import Outcome, TableSchema
+from cautious.beliefs.networks.driving import NUM_PARAMETERS, DrivingEnsemble
+from cautious.beliefs.networks.image import ImageNetwork
+from cautious.beliefs.networks.vector import VectorNetwork
+from cautious.experiments.store import RUN, Store
+from cautious.io.arrays import (
     CHECKSUM,
     FILES,
     load_array,
     save_tensors,
 )
-from cautious.beliefs.image_network import ImageNetwork
-from cautious.beliefs.tables import read_table
-from cautious.beliefs.vector_network import VectorNetwork
-from cautious.experiments.store import RUN, Store
-from cautious.seeding import stream
-from cautious.solvers.mdp_files import load_mdp, save_mdp
+from cautious.seeding import make_rng
 from cautious.types import as_float_tensor
 from cautious.worlds.data import load_images
 from cautious.worlds.data.idx import write_idx
+from cautious.worlds.mdp_files import load_mdp, save_mdp
 
 
 class Kind(NamedTuple):
@@ -50,7 +50,7 @@ class Kind(NamedTuple):
 
 def normal(seed: int, *shape: int) -> Tensor:
     """Made-up numbers."""
-    return torch.from_numpy(stream(seed, "fuzz").standard_normal(shape))
+    return torch.from_numpy(make_rng(seed, "fuzz").standard_normal(shape))
 
 
 def make_run(folder: Path, seed: int) -> None:
@@ -118,7 +118,7 @@ def read_log(folder: Path) -> Any:
     """A log as states and rewards."""
     table, outcome = read_table(folder / "log.csv"), Outcome("done", "paid")
     actions, rewards = outcome.of(table)
-    return [actions, Columns.learned(table, actions, outcome.columns).states(table), rewards]
+    return [actions, TableSchema.learned(table, actions, outcome.columns).states(table), rewards]
 
 
 def parts_of_world(mdp: TabularMDP) -> Any:
@@ -148,7 +148,7 @@ def make_images(ending: str) -> Callable[[Path, int], None]:
     """Twelve made-up digits, as IDX files with this ending."""
 
     def make(folder: Path, seed: int) -> None:
-        pixels = torch.from_numpy(stream(seed, "pixels").integers(0, 256, (12, 28, 28), dtype=np.uint8))
+        pixels = torch.from_numpy(make_rng(seed, "pixels").integers(0, 256, (12, 28, 28), dtype=np.uint8))
         write_idx(folder / "mnist" / f"t10k-images-idx3-ubyte{ending}", pixels)
         write_idx(folder / "mnist" / f"t10k-labels-idx1-ubyte{ending}", (torch.arange(12) % 10).to(torch.uint8))
 
@@ -221,7 +221,7 @@ KINDS |= {
         lambda folder, seed: np.savez(
             folder / "experience.npz", inputs=normal(seed, 9, 2).numpy(), rewards=normal(seed, 9, 3).numpy()
         ),
-        lambda folder: list(load_experience([folder / "experience.npz"])),
+        lambda folder: list(load_dataset([folder / "experience.npz"])),
         checked=False,
     ),
     "table, .csv": Kind(make_log, read_log, checked=False),

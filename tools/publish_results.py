@@ -21,20 +21,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cautious.experiments.store import MANIFEST, Findings, Store
-from cautious.report.cells_figure import cells_figure
-from cautious.report.contents import facts_of, figures_of, tables_of
-from cautious.report.figures import save_figure
+from cautious.experiments.store import MANIFEST, StageResult, Store
+from cautious.io.atomic import atomic_write
+from cautious.report.claims.ledger import ClaimResult
 from cautious.report.headlines import headline_table
-from cautious.report.image_run import ImageRun
-from cautious.report.ledger import Verdict
-from cautious.report.reward_units import units_ledger, units_table
+from cautious.report.images.cells_figure import cells_figure
+from cautious.report.images.image_run import ImageRun
+from cautious.report.images.reward_units import units_ledger, units_table
+from cautious.report.plotting import save_figure
+from cautious.report.report_spec import facts_of, figures_of, tables_of
 from cautious.report.summary import (
     AS_PRINTED,
     DRAWS,
     MAIN_RUNS,
     SMALL,
-    ClaimResult,
+    ClaimSummary,
     claim_results,
     claims_table,
     cost_table,
@@ -44,7 +45,6 @@ from cautious.report.summary import (
     runs_table,
 )
 from cautious.report.tables import Table
-from cautious.writing import write_whole
 
 ROOT = Path(__file__).parents[1]
 RESULTS, DOCS = ROOT / "results", ROOT / "docs"
@@ -100,12 +100,12 @@ def publish(name: str, run: Path) -> None:
     copy = Store.open(target)
     for stage in letters:
         arrays = {key: array for key, array in store.arrays(stage).items() if not key.startswith("samples-")}
-        copy.save(stage, store.numbers(stage), arrays, made_with=store.made_with(stage))
+        copy.save(stage, store.numbers(stage), arrays, provenance=store.provenance(stage))
     for stage, (findings, made_by) in earlier.items():
-        copy.save(stage, *findings, made_with=copy.unlike_the_manifest(made_by))
+        copy.save(stage, *findings, provenance=copy.unlike_the_manifest(made_by))
 
 
-def published_before(target: Path, store: Store) -> dict[str, tuple[Findings, dict[str, Any]]]:
+def published_before(target: Path, store: Store) -> dict[str, tuple[StageResult, dict[str, Any]]]:
     """Stages of another part of the same run that are published already: they are kept, under the new manifest."""
     if not (target / MANIFEST).exists():
         return {}
@@ -156,7 +156,7 @@ def reasons() -> dict[str, dict[str, str]]:
 UNKNOWN = "Reason unknown."
 
 
-def missed_rows(results: Sequence[ClaimResult], why: Mapping[str, Mapping[str, str]]) -> str:
+def missed_rows(results: Sequence[ClaimSummary], why: Mapping[str, Mapping[str, str]]) -> str:
     """What is not reproduced: numbers and reason."""
     missed = [row for result in results for row in result.missed]
     if not missed:
@@ -168,7 +168,7 @@ def missed_rows(results: Sequence[ClaimResult], why: Mapping[str, Mapping[str, s
     return f"### Not reproduced, and why\n\n| row | the paper | numbers | reason |\n|---|---|---|---|\n{rows}"
 
 
-def observation_rows(found: Sequence[tuple[str, Verdict]], why: Mapping[str, Mapping[str, str]]) -> str:
+def observation_rows(found: Sequence[tuple[str, ClaimResult]], why: Mapping[str, Mapping[str, str]]) -> str:
     """What the paper does not claim, but what one would ask beside a claim."""
     rows = "".join(
         f"| {verdict.claim} | {verdict.says} | {verdict.numbers} | {why.get(run, {}).get(verdict.claim, '')} |\n"
@@ -211,7 +211,7 @@ def write_between(page: Path, marks: tuple[str, str], text: str) -> None:
         before, rest = found.split(marks[0])
         _, after = rest.split(marks[1])
         whole = f"{before}{marks[0]}\n\n{text}\n{marks[1]}{after}"
-        write_whole(page, lambda path: path.write_text(whole, encoding="utf-8"))
+        atomic_write(page, lambda path: path.write_text(whole, encoding="utf-8"))
 
 
 def without_title(table: Table) -> str:
@@ -258,7 +258,7 @@ def section(name: str, runs: Mapping[str, Store], *, with_ledger: bool, with_fig
     return "\n".join(part for part in parts if part)
 
 
-def ledger_rows(verdicts: Sequence[Verdict]) -> str:
+def ledger_rows(verdicts: Sequence[ClaimResult]) -> str:
     """The ledger as a table."""
     rows = "".join(
         f"| {verdict.claim} | {verdict.says} | **{verdict.word}** | {verdict.numbers} |\n" for verdict in verdicts
@@ -275,7 +275,7 @@ def table_rows(table: Table, title: str | None = None) -> str:
 
 def write_page(name: str, text: str) -> None:
     """Write a page of docs/ whole."""
-    write_whole(DOCS / name, lambda path: path.write_text(text, encoding="utf-8"))
+    atomic_write(DOCS / name, lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def main() -> None:

@@ -15,12 +15,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from cautious.experiments.image_settings import SCALES, SETTINGS, Setting, image_experiment_at
-from cautious.experiments.images import run_images
+from cautious.experiments.images.experiment import run_images
+from cautious.experiments.images.settings import SCALES, SETTINGS, Setting, image_experiment_at
+from cautious.experiments.provenance import provenance_line
 from cautious.experiments.store import MANIFEST
-from cautious.experiments.surroundings import surroundings_line
-from cautious.types import chosen_device
-from cautious.writing import write_whole
+from cautious.io.atomic import atomic_write
+from cautious.types import resolve_device
 
 TELL_EVERY = 20.0
 """Seconds between lines about the same piece of work."""
@@ -38,7 +38,7 @@ def pack(folder: Path, target: Path) -> int:
                 packed.add(file, f"{folder.name}/{file.name}")
 
     target.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(target, write)
+    atomic_write(target, write)
     return sum(path.name != MANIFEST for path in numbers)
 
 
@@ -83,14 +83,14 @@ def main() -> None:
     experiment = image_experiment_at(options.task, options.scale, options.seed, options.setting)
     if options.without_studies:
         experiment = replace(experiment, num_dial_images=0)
-    print(surroundings_line(), flush=True)
+    print(provenance_line(), flush=True)
     teller = Teller(options.folder, options.pack)
     try:
         run_images(
             experiment,
             options.folder,
             data=options.data,
-            device=chosen_device(options.device),
+            device=resolve_device(options.device),
             only=options.only,
             progress=teller,
         )

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from survival_child import TINY
 from survival_runs import END, Life, differences, finished_files, litter, made_again, snapshots
 
-from cautious.experiments.surroundings import surroundings_line
+from cautious.experiments.provenance import provenance_line
 
 Row = tuple[str, str, list[str]]
 """What was done, what was seen, what did not hold."""
@@ -245,7 +245,7 @@ def main() -> None:
     started, failed = time.monotonic(), False
     with tempfile.TemporaryDirectory() as folder:
         trials = Trials(Path(folder), arguments.seed, arguments.kills)
-        print(f"{surroundings_line()}\n")
+        print(f"{provenance_line()}\n")
         print("| what was done | what was seen | did not hold |\n|---|---|---|", flush=True)
         for name in arguments.only:
             if name in ("disk", "read-only") and not may_mount():

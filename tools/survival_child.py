@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from cautious.beliefs import training
-from cautious.beliefs.shards import TrainingSettings
+from cautious.beliefs.training import loop as training
+from cautious.beliefs.training.state import TrainingSettings
 from cautious.cli.console import progress_bars, run_verb
-from cautious.experiments.driving import run_driving
-from cautious.experiments.driving_settings import DrivingExperiment
-from cautious.experiments.image_settings import ImageExperiment, Variant
-from cautious.experiments.images import run_images
+from cautious.experiments.driving.experiment import run_driving
+from cautious.experiments.driving.settings import DrivingExperiment
+from cautious.experiments.images.experiment import run_images
+from cautious.experiments.images.settings import ImageExperiment, Variant
 from cautious.report.html import write_report
 
 EXPERIMENT = DrivingExperiment(

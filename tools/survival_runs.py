@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cautious.beliefs.files import load_json, load_tensors
+from cautious.io.arrays import load_json, load_tensors
 
 TIMES = {"seconds", "solve_seconds", "predict_seconds", "resumed", "date", "commit"}
 """Entries that say how long something took, when it was, and from which source: not what came out."""

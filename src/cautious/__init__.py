@@ -20,9 +20,9 @@ _HOMES = {
     "Certificate": "cautious.solvers.solution",
     "RewardEnsemble": "cautious.beliefs.ensemble",
     "fit_ensemble": "cautious.beliefs.fit",
-    "CautiousPolicy": "cautious.policy",
-    "Decision": "cautious.solvers.decision",
-    "FallbackRule": "cautious.fallback",
+    "CautiousPolicy": "cautious.policy.policy",
+    "Decision": "cautious.policy.decision",
+    "FallbackRule": "cautious.policy.fallback",
     "calibrate": "cautious.evaluation.calibration",
     "Calibration": "cautious.evaluation.calibration",
     "solve_bandit": "cautious.solvers.bandit",
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from cautious.beliefs.fit import fit_ensemble
     from cautious.errors import CautiousError, InvalidInputError
     from cautious.evaluation.calibration import Calibration, calibrate
-    from cautious.fallback import FallbackRule
     from cautious.ops.risk import KofN
-    from cautious.policy import CautiousPolicy
+    from cautious.policy.decision import Decision
+    from cautious.policy.fallback import FallbackRule
+    from cautious.policy.policy import CautiousPolicy
     from cautious.solvers.bandit import solve_bandit
-    from cautious.solvers.decision import Decision
     from cautious.solvers.exact import solve_exact
     from cautious.solvers.mdp import solve_mdp
     from cautious.solvers.optimal import optimal_policy

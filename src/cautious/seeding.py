@@ -9,7 +9,7 @@ import numpy as np
 from cautious.errors import InvalidInputError
 
 
-def seed_of(seed: int, *address: str | int) -> int:
+def derive_seed(seed: int, *address: str | int) -> int:
     """A 63-bit seed that depends on `seed` and on every part of `address`, and on nothing else.
 
     >>> seed_of(0, "queue", 3) == seed_of(0, "queue", 3), seed_of(0, "queue", 3) == seed_of(0, "queue", 4)
@@ -21,6 +21,6 @@ def seed_of(seed: int, *address: str | int) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
-def stream(seed: int, *address: str | int) -> np.random.Generator:
+def make_rng(seed: int, *address: str | int) -> np.random.Generator:
     """A fresh generator for the draws at `address`."""
-    return np.random.Generator(np.random.Philox(seed_of(seed, *address)))
+    return np.random.Generator(np.random.Philox(derive_seed(seed, *address)))

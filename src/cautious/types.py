@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
-from cautious.writing import explained
+from cautious.io.atomic import translate_os_errors
 
 ArrayLike: TypeAlias = Tensor | np.ndarray | Sequence[Any]
 """What is accepted wherever an array comes in; tensors come out."""
@@ -128,7 +128,7 @@ def as_folder(value: Any, name: str = "folder") -> Path:
     there = next(part for part in (path, *path.parents) if part.exists())
     if not there.is_dir():
         raise InvalidInputError(f"{name}={str(path)!r}: {there} is a file; choose a folder, or a new name.")
-    with explained(path):
+    with translate_os_errors(path):
         tempfile.TemporaryFile(dir=there).close()
     return path
 
@@ -176,7 +176,7 @@ def as_device(device: torch.device | str | None) -> torch.device | None:
     return place
 
 
-def chosen_device(device: torch.device | str | None) -> torch.device:
+def resolve_device(device: torch.device | str | None) -> torch.device:
     """As `as_device`; "auto" is a GPU where there is one, None the CPU."""
     if isinstance(device, str) and device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -6,12 +6,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from cautious.beliefs import epochs, training
-from cautious.beliefs.driving import DrivingNetwork, familiar_network
-from cautious.beliefs.epochs import adam_step
-from cautious.beliefs.files import load_json, load_tensors, save_json
-from cautious.beliefs.training import TrainingSettings, train
+from cautious.beliefs.networks.driving import DrivingNetwork, familiar_network
+from cautious.beliefs.training import epochs
+from cautious.beliefs.training import loop as training
+from cautious.beliefs.training.epochs import adam_step
+from cautious.beliefs.training.loop import TrainingSettings, train
 from cautious.errors import BadFileError
+from cautious.io.arrays import load_json, load_tensors, save_json
 
 SETTINGS = TrainingSettings(num_models=5, num_epochs=3, batch_size=800, learning_rate=1e-3, weight_decay=1e-5)
 

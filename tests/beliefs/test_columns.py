@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from cautious import RewardEnsemble
-from cautious.beliefs.columns import Columns, Feature, Outcome
-from cautious.beliefs.tables import Table, in_order, read_table, read_tables
-from cautious.beliefs.vector_network import VectorNetwork
+from cautious.beliefs.datasets.csv import Table, in_order, read_table, read_tables
+from cautious.beliefs.datasets.schema import Feature, Outcome, TableSchema
+from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 
 LOG = """name,temperature,site,treatment,outcome
@@ -21,8 +21,8 @@ cid,36.5,north,pill,-2
 """
 
 
-def learned(table: Table, outcome: Outcome, ignore: Sequence[str] = ()) -> Columns:
-    return Columns.learned(table, outcome.of(table)[0], (*outcome.columns, *ignore))
+def learned(table: Table, outcome: Outcome, ignore: Sequence[str] = ()) -> TableSchema:
+    return TableSchema.learned(table, outcome.of(table)[0], (*outcome.columns, *ignore))
 
 
 def written(folder: Path, text: str, name: str = "log.csv") -> Path:
@@ -35,7 +35,7 @@ def test_a_log_by_hand(tmp_path):
     table, outcome = read_table(written(tmp_path, LOG)), Outcome("treatment", "outcome")
     columns = learned(table, outcome, ["name"])
     features = (Feature("temperature", None, 36.5, 39.0), Feature("site", ("north", "south")))
-    assert columns == Columns(features, ("pill", "rest"))
+    assert columns == TableSchema(features, ("pill", "rest"))
     assert columns.states(table).tolist() == [[37.5, 1, 0], [39, 0, 1], [36.5, 1, 0]]
     assert columns.remarks(table) == [[], [], []]
     actions, rewards = outcome.of(table)
@@ -116,16 +116,16 @@ def belief_with(settings: dict, num_actions: int = 2) -> RewardEnsemble:
 
 
 def test_a_belief_keeps_the_columns_it_was_trained_on(tmp_path):
-    columns = Columns((Feature("temperature", None, 0.1, 3), Feature("site", ("north", "süd"))), ("pill", "rest"))
+    columns = TableSchema((Feature("temperature", None, 0.1, 3), Feature("site", ("north", "süd"))), ("pill", "rest"))
     belief_with({"columns": columns.described()}).save(tmp_path / "belief")
-    assert Columns.of(RewardEnsemble.load(tmp_path / "belief")) == columns
+    assert TableSchema.of(RewardEnsemble.load(tmp_path / "belief")) == columns
     with pytest.raises(InvalidInputError, match="not trained on a table"):
-        Columns.of(belief_with({}))
+        TableSchema.of(belief_with({}))
     with pytest.raises(BadFileError, match=r"2 actions, its models .* 3 actions"):
-        Columns.of(belief_with({"columns": columns.described()}, num_actions=3))
+        TableSchema.of(belief_with({"columns": columns.described()}, num_actions=3))
     for wrong in ([], {"features": [{"name": 1}], "actions": []}, {"features": 3, "actions": ["a"]}):
         with pytest.raises(BadFileError, match="does not describe columns"):
-            Columns.of(belief_with({"columns": wrong}))
+            TableSchema.of(belief_with({"columns": wrong}))
 
 
 @pytest.mark.parametrize(

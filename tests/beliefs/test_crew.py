@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cautious.beliefs.crew import fair_shard_size, shards_of
-from cautious.beliefs.driving import familiar_network
-from cautious.beliefs.training import Shard, TrainingSettings, train, train_shard
+from cautious.beliefs.networks.driving import familiar_network
+from cautious.beliefs.training.loop import TrainingSettings, TrainState, train, train_shard
+from cautious.beliefs.training.sharding import balanced_shard_size, partition_models
 
 SETTINGS = TrainingSettings(num_models=40, num_epochs=2, batch_size=800, learning_rate=1e-3, weight_decay=1e-5)
 
@@ -45,9 +45,9 @@ def expected(network):
 
 
 def test_others_train_the_same_bits(network, expected):
-    crew, told = BackwardsCrew(), []
-    ours = train(network, SETTINGS, crew=crew, progress=lambda done, total: told.append((done, total)))
-    assert crew.trained == [range(32, 40), range(16, 32), range(0, 16)]  # three workers, one round of whole blocks
+    executor, told = BackwardsCrew(), []
+    ours = train(network, SETTINGS, executor=executor, progress=lambda done, total: told.append((done, total)))
+    assert executor.trained == [range(32, 40), range(16, 32), range(0, 16)]  # three workers, one round of whole blocks
     assert torch.equal(ours.parameters, expected.parameters)
     assert torch.equal(ours.losses, expected.losses)
     assert told[0] == (0, 6)
@@ -56,17 +56,17 @@ def test_others_train_the_same_bits(network, expected):
 
 def test_what_others_have_finished_is_kept_and_not_given_out_again(network, expected, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        train(network, SETTINGS, checkpoint_dir=tmp_path, crew=BackwardsCrew(leaves_after=2))
+        train(network, SETTINGS, checkpoint_dir=tmp_path, executor=BackwardsCrew(leaves_after=2))
     assert sorted(path.name for path in tmp_path.glob("models-*")) == [
         "models-00016-00031.safetensors",
         "models-00032-00039.safetensors",
     ]
     again = BackwardsCrew()
-    ours = train(network, SETTINGS, checkpoint_dir=tmp_path, crew=again)
+    ours = train(network, SETTINGS, checkpoint_dir=tmp_path, executor=again)
     assert again.trained == [range(0, 16)]
     assert torch.equal(ours.parameters, expected.parameters)
     third = BackwardsCrew()
-    assert torch.equal(train(network, SETTINGS, checkpoint_dir=tmp_path, crew=third).losses, expected.losses)
+    assert torch.equal(train(network, SETTINGS, checkpoint_dir=tmp_path, executor=third).losses, expected.losses)
     assert third.trained == []
 
 
@@ -77,14 +77,14 @@ def test_a_crew_goes_on_with_what_this_process_began_and_the_other_way_round(net
 
     with pytest.raises(KeyboardInterrupt):
         train(network, SETTINGS, shard_size=2, checkpoint_dir=tmp_path / "a", progress=stop)
-    crew = BackwardsCrew()
-    ours = train(network, SETTINGS, checkpoint_dir=tmp_path / "a", crew=crew)
-    assert range(0, 2) not in crew.trained  # was finished
-    assert range(2, 4) in crew.trained  # was begun, and stays a shard of two
+    executor = BackwardsCrew()
+    ours = train(network, SETTINGS, checkpoint_dir=tmp_path / "a", executor=executor)
+    assert range(0, 2) not in executor.trained  # was finished
+    assert range(2, 4) in executor.trained  # was begun, and stays a shard of two
     assert torch.equal(ours.parameters, expected.parameters)
 
     with pytest.raises(KeyboardInterrupt):
-        train(network, SETTINGS, checkpoint_dir=tmp_path / "b", crew=BackwardsCrew(leaves_after=1))
+        train(network, SETTINGS, checkpoint_dir=tmp_path / "b", executor=BackwardsCrew(leaves_after=1))
     here = train(network, SETTINGS, shard_size=3, checkpoint_dir=tmp_path / "b")
     assert torch.equal(here.parameters, expected.parameters)
     names = sorted(path.stem for path in (tmp_path / "b").glob("models-*"))
@@ -102,8 +102,8 @@ def test_an_overlapping_checkpoint_is_left_alone(network, expected, tmp_path):
 @pytest.mark.parametrize("num_workers", [1, 2, 3, 8])
 @pytest.mark.parametrize(("most", "multiple"), [(2, 1), (16, 1), (16, 16), (256, 16)])
 def test_shards_are_even_and_keep_every_worker_busy(num_models, num_workers, most, multiple):
-    size = fair_shard_size(num_models, most, num_workers, multiple)
-    shards = shards_of(num_models, size)
+    size = balanced_shard_size(num_models, most, num_workers, multiple)
+    shards = partition_models(num_models, size)
     assert [model for shard in shards for model in shard] == list(range(num_models))
     assert size <= most
     assert all(shard.start % multiple == 0 for shard in shards)
@@ -112,7 +112,7 @@ def test_shards_are_even_and_keep_every_worker_busy(num_models, num_workers, mos
 
 
 def test_a_shard_moves_between_devices_whole(network):
-    shard = Shard.fresh(network, SETTINGS, range(2, 5), torch.device("cpu"))
+    shard = TrainState.fresh(network, SETTINGS, range(2, 5), torch.device("cpu"))
     shard.epoch = 1
     moved = shard.to(torch.device("meta"))
     assert (moved.models, moved.epoch) == (range(2, 5), 1)

@@ -11,25 +11,25 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from cautious.beliefs import training
-from cautious.beliefs.driving import DrivingNetwork, familiar_network
-from cautious.beliefs.epochs import train_plainly
-from cautious.beliefs.shards import Shard, TrainingSettings
-from cautious.beliefs.training import train
+from cautious.beliefs.networks.driving import DrivingNetwork, familiar_network
+from cautious.beliefs.training import loop as training
+from cautious.beliefs.training.epochs import train_plainly
+from cautious.beliefs.training.loop import train
+from cautious.beliefs.training.state import TrainingSettings, TrainState
 
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 
 INTERPRETED = """
 import torch
-from cautious.beliefs.driving import familiar_network
-from cautious.beliefs.kernels.driving_fused import FusedDrivingTraining
-from cautious.beliefs.shards import Shard, TrainingSettings
-from cautious.beliefs.epochs import train_plainly
+from cautious.beliefs.networks.driving import familiar_network
+from cautious.beliefs.kernels.driving.fused import FusedDrivingTraining
+from cautious.beliefs.training.state import TrainState, TrainingSettings
+from cautious.beliefs.training.epochs import train_plainly
 
 network = familiar_network(1.0)  # 218 pairs: three batches of 80, 80 and 58
 settings = TrainingSettings(num_models=6, num_epochs=2, batch_size={batch_size}, learning_rate=1e-3, weight_decay=1e-2, seed=3)
-ours, plain = (Shard.fresh(network, settings, range({first}, 6), torch.device("cpu")) for _ in range(2))
+ours, plain = (TrainState.fresh(network, settings, range({first}, 6), torch.device("cpu")) for _ in range(2))
 fused = FusedDrivingTraining(network._inputs, network._targets[:, 0])
 for num_epochs in {cuts}:
     fused.train_epochs(ours, settings, num_epochs)
@@ -55,7 +55,7 @@ def test_interpreted_kernel_equals_plain_epochs(batch_size, first, cuts):
 
 @pytest.mark.parametrize("probability", [0.5, 1.0])
 def test_rows_of_zeros_and_ones_describe_every_pair(probability):
-    from cautious.beliefs.kernels.driving_tables import pair_tables
+    from cautious.beliefs.kernels.driving.pair_tables import pair_tables
 
     network = familiar_network(probability)
     tables = pair_tables(network._inputs)
@@ -120,8 +120,8 @@ def on_gpu() -> DrivingNetwork:
 SETTINGS = TrainingSettings(num_models=64, num_epochs=3, batch_size=800, learning_rate=1e-3, weight_decay=1e-5, seed=2)
 
 
-def trained(network: DrivingNetwork, models: range, *cuts: int) -> Shard:
-    shard = Shard.fresh(network, SETTINGS, models, torch.device("cuda"))
+def trained(network: DrivingNetwork, models: range, *cuts: int) -> TrainState:
+    shard = TrainState.fresh(network, SETTINGS, models, torch.device("cuda"))
     for num_epochs in cuts:
         network.train_epochs(shard, SETTINGS, num_epochs)
     return shard
@@ -132,7 +132,7 @@ def trained(network: DrivingNetwork, models: range, *cuts: int) -> Shard:
 @needs_triton
 def test_three_epochs_on_the_gpu_equal_plain_ones(on_gpu):
     ours = trained(on_gpu, range(64), 3)
-    plain = Shard.fresh(on_gpu, SETTINGS, range(64), torch.device("cuda"))
+    plain = TrainState.fresh(on_gpu, SETTINGS, range(64), torch.device("cuda"))
     train_plainly(on_gpu, SETTINGS, plain, 3)
     torch.testing.assert_close(ours.losses, plain.losses, rtol=1e-5, atol=0)  # float32 sums over 1,714 pairs
     for name in ("first_moment", "second_moment"):  # relative to the largest: float32 sums, and weights as below

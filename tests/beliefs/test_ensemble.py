@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from cautious import RewardEnsemble, solve_bandit
-from cautious.beliefs.diagnosis import diagnose
-from cautious.beliefs.files import load_json, save_json
-from cautious.beliefs.image_network import ImageNetwork
+from cautious.beliefs.diagnostics import diagnose
+from cautious.beliefs.networks.image import ImageNetwork
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
+from cautious.io.arrays import load_json, save_json
 
 
 def random_ensemble(num_models: int = 6, help_bit: bool = False) -> RewardEnsemble:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from cautious.beliefs.files import load_array, load_json, load_npz, load_tensors, save_json, save_tensors, write_whole
 from cautious.errors import BadFileError, MissingFileError
+from cautious.io.arrays import atomic_write, load_array, load_json, load_npz, load_tensors, save_json, save_tensors
 
 
 def test_tensors_and_settings_come_back(tmp_path):
@@ -30,7 +30,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_litter(tmp_path):
         raise OSError("No space left on device")
 
     with pytest.raises(OSError, match="No space"):
-        write_whole(path, fail)
+        atomic_write(path, fail)
     with pytest.raises(ValueError, match="JSON compliant"):
         save_json(path, {"bad": float("nan")})
     assert load_json(path) == {"old": True}
@@ -46,7 +46,7 @@ def test_an_interrupt_in_the_middle_leaves_the_old_file(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_whole(path, interrupted)
+        atomic_write(path, interrupted)
     assert load_json(path) == {"old": True}
     assert len(list(tmp_path.iterdir())) == 1
 

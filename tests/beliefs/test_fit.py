@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from cautious import RewardEnsemble, fit_ensemble
-from cautious.beliefs.diagnosis import BeliefWarning
-from cautious.beliefs.image_network import ImageNetwork
-from cautious.beliefs.module_network import ModuleNetwork
-from cautious.beliefs.networks import restored
-from cautious.beliefs.vector_network import VectorNetwork
+from cautious.beliefs.diagnostics import BeliefWarning
+from cautious.beliefs.networks.base import restored
+from cautious.beliefs.networks.image import ImageNetwork
+from cautious.beliefs.networks.module import ModuleNetwork
+from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.errors import BadFileError, InvalidInputError
 
 QUICK = {"num_models": 4, "num_epochs": 40, "batch_size": 16, "learning_rate": 0.01, "progress": False}

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from cautious.beliefs.image_network import ImageNetwork, as_images
-from cautious.beliefs.images import ImageTraining
-from cautious.beliefs.shards import Batch
-from cautious.beliefs.training import TrainingSettings, train
+from cautious.beliefs.networks.image import ImageNetwork, as_images
+from cautious.beliefs.training.image_problem import ImageTrainingProblem
+from cautious.beliefs.training.loop import TrainingSettings, train
+from cautious.beliefs.training.state import Batch
 from cautious.errors import InvalidInputError
-from cautious.worlds.images import ask_for_help_rewards, help_if_available_rewards, index_loss_weights
+from cautious.worlds.image_tasks import ask_for_help_rewards, help_if_available_rewards, index_loss_weights
 
 
 class PlainNetwork(nn.Module):
@@ -91,16 +91,16 @@ def test_the_loss_is_the_weighted_mean_square_by_hand():
     images, labels = random_images(7), torch.arange(7)
     weights = index_loss_weights(11)
     rewards = torch.stack([help_if_available_rewards(labels, available) for available in (False, True)])
-    training = ImageTraining(images, rewards, weights)
+    training = ImageTrainingProblem(images, rewards, weights)
     network = training.network
     assert network == ImageNetwork(11, help_bit=True)
     parameters = weights_of(network, 2)
-    samples, coins = torch.tensor([[0, 3, 6], [1, 1, 5]]), torch.tensor([[0, 1, 1], [0, 0, 1]])
-    losses, gradient = training.loss_and_gradient(parameters, Batch(samples, coins))
+    samples, help_bits = torch.tensor([[0, 3, 6], [1, 1, 5]]), torch.tensor([[0, 1, 1], [0, 0, 1]])
+    losses, gradient = training.loss_and_gradient(parameters, Batch(samples, help_bits))
     for model in range(2):
         plain = plain_with(network, parameters[model])
-        predicted = plain(images[samples[model]].double(), coins[model].double())
-        errors = predicted - rewards[coins[model], samples[model]]
+        predicted = plain(images[samples[model]].double(), help_bits[model].double())
+        errors = predicted - rewards[help_bits[model], samples[model]]
         loss = sum(weights[action] * errors[row, action] ** 2 for row in range(3) for action in range(11)) / (3 * 11)
         loss.backward()
         own = torch.cat([parameter.grad.flatten() for parameter in plain.parameters()])
@@ -114,33 +114,33 @@ def test_unknown_rewards_carry_no_loss():
     gaps[1:, 3:] = torch.nan  # the first image knows them all, and is not in the batch
     parameters, batch = weights_of(ImageNetwork(11), 1), Batch(torch.arange(1, 4)[None])
     known = torch.tensor([1.0] * 3 + [0.0] * 8)
-    with_gaps = ImageTraining(images, gaps).loss_and_gradient(parameters, batch)
-    without = ImageTraining(images, rewards, known).loss_and_gradient(parameters, batch)
+    with_gaps = ImageTrainingProblem(images, gaps).loss_and_gradient(parameters, batch)
+    without = ImageTrainingProblem(images, rewards, known).loss_and_gradient(parameters, batch)
     assert torch.equal(with_gaps[0], without[0])
     assert torch.equal(with_gaps[1], without[1])
 
 
 def test_training_is_what_a_plain_loop_with_adam_does():
     """Ten steps of one model beside others, against a float64 module and torch's own Adam on the same batches."""
-    from cautious.beliefs.shuffling import coin_flips, shuffles
-    from cautious.seeding import seed_of, stream
+    from cautious.beliefs.training.shuffling import draw_help_bits, shuffles
+    from cautious.seeding import derive_seed, make_rng
 
     images, labels = random_images(20), torch.arange(20) % 10
     rewards = torch.stack([help_if_available_rewards(labels, available) for available in (False, True)])
-    training = ImageTraining(images, rewards)
+    training = ImageTrainingProblem(images, rewards)
     settings = TrainingSettings(num_models=3, num_epochs=5, batch_size=12, learning_rate=1e-3, seed=7)
     trained = train(training, settings)
     model = 2
-    first = torch.from_numpy(training.init(stream(7, "init", model)).astype(np.float32))
+    first = torch.from_numpy(training.init(make_rng(7, "init", model)).astype(np.float32))
     plain = plain_with(training.network, first)
     adam = torch.optim.Adam(plain.parameters(), lr=1e-3)
     for epoch in range(5):
-        order = shuffles(torch.tensor([seed_of(7, "shuffle", model)]), epoch, 20)[0]
-        coins = coin_flips(torch.tensor([seed_of(7, "coin", model)]), epoch, 20)[0]
+        order = shuffles(torch.tensor([derive_seed(7, "shuffle", model)]), epoch, 20)[0]
+        help_bits = draw_help_bits(torch.tensor([derive_seed(7, "coin", model)]), epoch, 20)[0]
         for batch in order.split(12):
             adam.zero_grad()
-            predicted = plain(images[batch].double(), coins[batch].double())
-            (predicted - rewards[coins[batch], batch]).square().mean().backward()
+            predicted = plain(images[batch].double(), help_bits[batch].double())
+            (predicted - rewards[help_bits[batch], batch]).square().mean().backward()
             adam.step()
     own = nn.utils.parameters_to_vector(plain.parameters()).detach()
     moved = float((own - first).norm())
@@ -149,7 +149,7 @@ def test_training_is_what_a_plain_loop_with_adam_does():
 
 def test_a_model_has_the_same_bits_alone_among_others_and_in_any_shard():
     images, rewards = random_images(150), ask_for_help_rewards(torch.arange(150) % 10)
-    training = ImageTraining(images, rewards)
+    training = ImageTrainingProblem(images, rewards)
     settings = TrainingSettings(num_models=5, num_epochs=2, batch_size=100, learning_rate=1e-3, seed=3)
     whole = train(training, settings, shard_size=5)
     for shard_size in (1, 2, 3):
@@ -159,9 +159,9 @@ def test_a_model_has_the_same_bits_alone_among_others_and_in_any_shard():
 
 
 def test_coins_are_fair_and_new_in_each_epoch():
-    from cautious.beliefs.shuffling import coin_flips
+    from cautious.beliefs.training.shuffling import draw_help_bits
 
-    flips = torch.stack([coin_flips(torch.arange(20), epoch, 500) for epoch in range(40)]).double()  # [40, 20, 500]
+    flips = torch.stack([draw_help_bits(torch.arange(20), epoch, 500) for epoch in range(40)]).double()  # [40, 20, 500]
     # 400,000 flips: the mean has a deviation of 0.0008; 20,000 a model, 0.0035; 40 a sample and model, 0.079
     assert abs(float(flips.mean()) - 0.5) < 0.004
     assert float((flips.mean(dim=(0, 2)) - 0.5).abs().max()) < 0.018
@@ -182,15 +182,15 @@ def test_bytes_that_torch_cannot_share_are_copied(tmp_path):
 def test_bad_training_data_is_refused():
     images, rewards = random_images(4), ask_for_help_rewards(torch.arange(4))
     with pytest.raises(InvalidInputError, match="uint8"):
-        ImageTraining(images.float() + 1, rewards)
+        ImageTrainingProblem(images.float() + 1, rewards)
     with pytest.raises(InvalidInputError, match=r"\[S, 28, 28\]"):
-        ImageTraining(images[:, :20], rewards)
+        ImageTrainingProblem(images[:, :20], rewards)
     with pytest.raises(InvalidInputError, match="S=4"):
-        ImageTraining(images, rewards[:3])
+        ImageTrainingProblem(images, rewards[:3])
     with pytest.raises(InvalidInputError, match=r"\[S, A\] or \[2, S, A\]"):
-        ImageTraining(images, rewards.expand(3, 4, 11))
+        ImageTrainingProblem(images, rewards.expand(3, 4, 11))
     with pytest.raises(InvalidInputError, match="loss_weights"):
-        ImageTraining(images, rewards, torch.ones(10))
+        ImageTrainingProblem(images, rewards, torch.ones(10))
 
 
 @pytest.mark.parametrize("flag", [7, 0.5, [1, 2]])

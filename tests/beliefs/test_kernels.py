@@ -47,14 +47,14 @@ class Problem(NamedTuple):
     loss_weights: Tensor
     parameters: Tensor
     batch: Tensor
-    coins: Tensor | None
+    help_bits: Tensor | None
 
     def to(self, device: str) -> Problem:
         return Problem(*(None if part is None else part.to(device) for part in self))
 
     def models(self, chosen: slice) -> Problem:
-        coins = None if self.coins is None else self.coins[chosen]
-        return self._replace(parameters=self.parameters[chosen], batch=self.batch[chosen], coins=coins)
+        help_bits = None if self.help_bits is None else self.help_bits[chosen]
+        return self._replace(parameters=self.parameters[chosen], batch=self.batch[chosen], help_bits=help_bits)
 
 
 INTERPRETED = [Case(2, 5, 10, False), Case(1, 70, 11, True)]
@@ -82,8 +82,8 @@ def problem(case: Case, seed: int = 0) -> Problem:
         for n, shape in zip(fan_in, shapes(case), strict=True)
     ]
     order = [torch.randperm(num_samples, generator=generator)[: case.batch_size] for _ in range(case.num_models)]
-    coins = uniform(case.num_models, case.batch_size) < 0.5 if case.has_help_bit else None
-    return Problem(images, tables, 0.5 + uniform(case.num_actions), torch.cat(parts, 1), torch.stack(order), coins)
+    help_bits = uniform(case.num_models, case.batch_size) < 0.5 if case.has_help_bit else None
+    return Problem(images, tables, 0.5 + uniform(case.num_actions), torch.cat(parts, 1), torch.stack(order), help_bits)
 
 
 def straight_through(value: Tensor, rounded: Tensor) -> Tensor:
@@ -115,7 +115,7 @@ def oracle(case: Case, given: Problem, as_kernels: bool) -> tuple[Tensor, Tensor
         parts = flat[model].split([size.numel() for size in sizes])
         w1, b1, w2, b2, w3, b3, w4, b4, w5, b5 = (part.view(size) for part, size in zip(parts, sizes, strict=True))
         samples = given.batch[model]
-        bits = torch.zeros_like(samples) if given.coins is None else given.coins[model].long()
+        bits = torch.zeros_like(samples) if given.help_bits is None else given.help_bits[model].long()
         x = F.conv2d(given.images[samples][:, None] / torch.tensor(256, dtype=flat.dtype), cast(w1 * (256 / 255)), b1)
         x = pool(F.conv2d(pool(x, as_kernels, True), cast(w2), b2), as_kernels, False).flatten(1)
         hidden = x @ cast(w3[:, :256]).T + b3 + bits[:, None] * w3[:, 256:].sum(dim=1)
@@ -128,12 +128,12 @@ def oracle(case: Case, given: Problem, as_kernels: bool) -> tuple[Tensor, Tensor
 
 
 def fused(case: Case, given: Problem, variant: str = "auto", max_models: int = 256) -> tuple[Tensor, Tensor]:
-    from cautious.beliefs.kernels.step import FusedImageStep
+    from cautious.beliefs.kernels.image.step import FusedImageStep
 
     targets = given.tables if case.has_help_bit else given.tables[0]
     options = {"has_help_bit": case.has_help_bit, "variant": variant, "max_models": max_models}
     step = FusedImageStep(given.images, targets, given.loss_weights, **options)
-    return step.loss_and_gradient(given.parameters, given.batch, given.coins)
+    return step.loss_and_gradient(given.parameters, given.batch, given.help_bits)
 
 
 def assert_close(case: Case, found: tuple[Tensor, Tensor], wanted: tuple[Tensor, Tensor], tolerance: float) -> None:
@@ -148,16 +148,16 @@ def assert_close(case: Case, found: tuple[Tensor, Tensor], wanted: tuple[Tensor,
 
 def adam_pair(device: str) -> tuple[list[Tensor], list[Tensor]]:
     """Parameters and moments after three steps with weight decay: the fused kernel's, and the engine's."""
-    from cautious.beliefs.epochs import adam_step as plain_step
     from cautious.beliefs.kernels.adam import adam_step
-    from cautious.beliefs.shards import Shard
+    from cautious.beliefs.training.epochs import adam_step as plain_step
+    from cautious.beliefs.training.state import TrainState
 
     generator = torch.Generator().manual_seed(1)
     weights, *gradients = (torch.randn(3, 1111, generator=generator).to(device) for _ in range(4))
     own = [weights.clone(), torch.zeros_like(weights), torch.zeros_like(weights)]
     names = ("parameters", "first_moment", "second_moment")
     tensors = dict(zip(names, (part.clone() for part in own), strict=True)) | {"losses": torch.zeros(3, device=device)}
-    shard = Shard(range(3), tensors, 0, torch.device(device))
+    shard = TrainState(range(3), tensors, 0, torch.device(device))
     for step, gradient in enumerate(gradients, start=1):
         adam_step(own[0], gradient, *own[1:], step=step, learning_rate=1e-2, weight_decay=1e-3)
         plain_step(shard, gradient.clone(), step, 1e-2, 1e-3)

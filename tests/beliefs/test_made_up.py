@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from cautious import CautiousPolicy, RewardEnsemble, fit_ensemble
-from cautious.beliefs.diagnosis import BeliefWarning, diagnose
-from cautious.beliefs.made_up import Care, care_of, care_on, made_up_rows, unfamiliar_states
+from cautious.beliefs.diagnostics import BeliefWarning, diagnose
+from cautious.beliefs.novelty_probe import Care, care_of, care_on, made_up_rows, unfamiliar_states
 from cautious.worlds.data import load_images
 
 MODELS = 40

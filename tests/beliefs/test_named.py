@@ -10,9 +10,9 @@ import torch
 from test_checksums import ensemble, plain_names, policy
 
 from cautious import CautiousPolicy, RewardEnsemble
-from cautious.beliefs import files
-from cautious.beliefs.named import name_in
 from cautious.errors import BadFileError, WriteError
+from cautious.io import arrays as files
+from cautious.io.content_names import name_in
 
 SAVES = {
     "belief": (ensemble, RewardEnsemble.load, lambda found: found.parameters),
@@ -45,7 +45,7 @@ def test_a_kill_between_any_two_steps_leaves_the_old_or_the_new(tmp_path, monkey
         return take_and_call
 
     with monkeypatch.context() as patch:
-        patch.setattr(files, "write_whole", watched(files.write_whole))
+        patch.setattr(files, "atomic_write", watched(files.atomic_write))
         patch.setattr(shutil, "rmtree", watched(shutil.rmtree))
         patch.setattr(Path, "unlink", watched(Path.unlink))
         make(2).save(folder)
@@ -78,7 +78,7 @@ def test_a_save_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
         raise WriteError("no room")
 
     with monkeypatch.context() as patch:
-        patch.setattr("cautious.beliefs.saved.save_json", refuse)
+        patch.setattr("cautious.beliefs.ensemble_files.save_json", refuse)
         with pytest.raises(WriteError):
             ensemble(2).save(tmp_path)
     assert names(tmp_path) == before

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from cautious import CautiousPolicy, RewardEnsemble, fit_ensemble
-from cautious.beliefs.columns import Columns, Outcome
-from cautious.beliefs.diagnosis import BeliefWarning
-from cautious.beliefs.files import load_json, save_json
+from cautious.beliefs.datasets.csv import read_table
+from cautious.beliefs.datasets.schema import Outcome, TableSchema
+from cautious.beliefs.diagnostics import BeliefWarning
 from cautious.beliefs.prior import FARTHEST, Prior
-from cautious.beliefs.tables import read_table
-from cautious.beliefs.units import deviations
+from cautious.beliefs.standardizer import deviations
 from cautious.errors import BadFileError, InvalidInputError
+from cautious.io.arrays import load_json, save_json
 
 QUICK = {"num_models": 24, "num_epochs": 40, "batch_size": 32, "progress": False}
 ASK = 0.4
@@ -254,7 +254,7 @@ def test_a_text_never_seen_is_novel(tmp_path):
     (tmp_path / "new.csv").write_text("size,colour\n0.1,red\n3.2,blue\n0.1,mauve\n3.2,mauve\n")
     outcome, table = Outcome(rewards=("left", "right", "ask")), read_table(tmp_path / "log.csv")
     names, rewards = outcome.of(table)
-    columns = Columns.learned(table, names, outcome.columns)
+    columns = TableSchema.learned(table, names, outcome.columns)
     belief = fit_ensemble(columns.states(table), rewards, **QUICK)
     known, unseen = asks(belief, columns.states(read_table(tmp_path / "new.csv")).numpy()).reshape(2, 2)
     assert known.max() < 0.05

@@ -10,7 +10,7 @@ import torch
 from cautious import CautiousPolicy, RewardEnsemble, driving_world
 from cautious.beliefs.ensemble import SHIPPED
 from cautious.errors import InvalidInputError, MissingFileError
-from cautious.experiments.first_look import LEVELS, first_look
+from cautious.experiments.demos.first_decisions import LEVELS, first_decisions
 from cautious.worlds.data import load_images
 from cautious.worlds.data.find import EMBEDDED
 
@@ -36,7 +36,7 @@ def test_it_knows_how_far_it_differs_on_digits():
 
 
 def test_caution_at_a_first_look():
-    familiar, novel = first_look(num_images=60)
+    familiar, novel = first_decisions(num_images=60)
     assert familiar.correct[0] > 0.9
     assert familiar.help[0] < 0.1
     assert novel.correct is None
@@ -63,7 +63,7 @@ def test_a_folder_of_that_name_comes_first(tmp_path, monkeypatch):
     Path("ask-for-help").mkdir()
     with pytest.raises(MissingFileError, match=r"holds no belief .* rename it"):
         RewardEnsemble.load("ask-for-help")  # another in its place would pass for what was to be there
-    assert first_look(num_images=2)  # the package itself knows which one it means
+    assert first_decisions(num_images=2)  # the package itself knows which one it means
     first = RewardEnsemble.load(SHIPPED / "ask-for-help")
     RewardEnsemble(first.network, first.parameters[:2]).save("ask-for-help")
     assert RewardEnsemble.load("ask-for-help").num_models == 2

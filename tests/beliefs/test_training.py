@@ -11,8 +11,7 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from cautious.beliefs import training
-from cautious.beliefs.driving import (
+from cautious.beliefs.networks.driving import (
     NUM_PARAMETERS,
     DrivingEnsemble,
     DrivingNetwork,
@@ -21,14 +20,15 @@ from cautious.beliefs.driving import (
     forward,
     split_parameters,
 )
-from cautious.beliefs.epochs import adam_step
-from cautious.beliefs.files import save_json
-from cautious.beliefs.shards import Batch
-from cautious.beliefs.shuffling import shuffles
-from cautious.beliefs.training import Shard, TrainingSettings, train
+from cautious.beliefs.training import loop as training
+from cautious.beliefs.training.epochs import adam_step
+from cautious.beliefs.training.loop import TrainingSettings, TrainState, train
+from cautious.beliefs.training.shuffling import shuffles
+from cautious.beliefs.training.state import Batch
 from cautious.errors import BadFileError, InvalidInputError, WriteError
-from cautious.seeding import seed_of
-from cautious.telling import as_progress
+from cautious.io.arrays import save_json
+from cautious.progress import as_progress
+from cautious.seeding import derive_seed
 from cautious.worlds.driving import driving_world
 from cautious.worlds.driving_rules import network_image
 
@@ -76,7 +76,7 @@ def plain_data(world):
 
 
 def first_weights(network, model: int = 0) -> torch.Tensor:
-    return Shard.fresh(network, SETTINGS, range(model, model + 1), torch.device("cpu")).parameters[0]
+    return TrainState.fresh(network, SETTINGS, range(model, model + 1), torch.device("cpu")).parameters[0]
 
 
 def test_the_network_is_the_papers(network):
@@ -117,7 +117,7 @@ def test_one_of_many_stacked_models_is_the_model_trained_alone(network):
     plain, data = PlainNetwork(first_weights(network, model)), plain_data(driving_world(False))
     optimiser = torch.optim.Adam(plain.parameters(), lr=1e-3, weight_decay=1e-5)
     rewards = driving_world(False).pair_rewards.float()
-    seeds = torch.tensor([seed_of(0, "shuffle", model)])
+    seeds = torch.tensor([derive_seed(0, "shuffle", model)])
     for epoch in range(30):
         for batch in shuffles(seeds, epoch, 1714)[0].split(800):
             optimiser.zero_grad()
@@ -227,7 +227,7 @@ def splitmix(x: int) -> int:
 
 
 def test_shuffles_are_what_plain_integers_say():
-    seeds = [seed_of(0, "shuffle", model) for model in range(3)]
+    seeds = [derive_seed(0, "shuffle", model) for model in range(3)]
     found = shuffles(torch.tensor(seeds), epoch=7, num_samples=50)
     for row, seed in zip(found, seeds, strict=True):
         keys = [splitmix(splitmix(seed) + (7 * 50 + sample) * 0x9E3779B97F4A7C15) for sample in range(50)]
@@ -248,7 +248,7 @@ def test_adam_is_pytorchs():
     start = torch.randn(2, 30, generator=generator)
     names = ("first_moment", "second_moment", "losses")
     tensors = {"parameters": start.clone(), **{name: torch.zeros(2, 30) for name in names}}
-    shard = Shard(range(2), tensors, 0, torch.device("cpu"))
+    shard = TrainState(range(2), tensors, 0, torch.device("cpu"))
     theirs = start.clone().requires_grad_()
     optimiser = torch.optim.Adam([theirs], lr=1e-2, weight_decay=1e-3)
     for step in range(1, 30):
@@ -315,7 +315,7 @@ def test_progress_reaches_a_file_too(capsys, monkeypatch):
     tell = as_progress(True, "training")
     tell(1, 10)
     assert capsys.readouterr().err == ""  # at once it would be one line for each step
-    monkeypatch.setattr("cautious.telling.SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("cautious.progress.SECONDS_BETWEEN_LINES", 0.0)
     tell(5, 10)
     assert re.fullmatch(r"training: 50 %, about \d+ s left\n", capsys.readouterr().err)  # by what came since the first
     tell(10, 10)

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from cautious import RewardEnsemble, fit_ensemble
-from cautious.beliefs.fit import _lesson
-from cautious.beliefs.networks import restored
-from cautious.beliefs.units import Units
-from cautious.beliefs.vector_network import VectorNetwork
+from cautious.beliefs.fit import _training_problem
+from cautious.beliefs.networks.base import restored
+from cautious.beliefs.networks.vector import VectorNetwork
+from cautious.beliefs.standardizer import Standardizer
 from cautious.errors import BadFileError
 
 QUICK = {"num_models": 3, "num_epochs": 25, "batch_size": 16, "progress": False}
@@ -59,7 +59,7 @@ def test_a_model_in_raw_units_is_the_same_in_any_company(problem):
 def test_what_is_constant_has_scale_one():
     states = torch.tensor([[0.1, 2.0], [0.1, 6.0], [0.1, 4.0]])
     rewards = torch.tensor([[3.0, torch.nan], [torch.nan, 3.0], [3.0, 3.0]])
-    found = Units.of(states, rewards)
+    found = Standardizer.of(states, rewards)
     assert found.shift == pytest.approx((0.1, 4.0))
     assert found.scale == pytest.approx((1.0, (8 / 3) ** 0.5))
     assert found.reward == 1.0
@@ -84,7 +84,7 @@ def test_what_is_constant_but_for_rounding_is_nothing_to_a_network(generator):
     for constant, dtype in ((1e9, torch.float32), (1e18, torch.float64), (0.1, torch.float64)):
         own = torch.full((50, 1), constant, dtype=dtype)
         rows = own + steps * torch.finfo(dtype).eps * constant / 2
-        network = VectorNetwork((1,), 2, units=Units.of(rows, torch.rand(50, 2)))
+        network = VectorNetwork((1,), 2, units=Standardizer.of(rows, torch.rand(50, 2)))
         assert float(network.as_states(rows)[0].abs().max()) < 1e-6
 
 
@@ -101,7 +101,7 @@ def test_features_in_float32_have_the_same_bits_in_float64(problem):
 def test_unfinished_work_belongs_to_its_units(generator):
     """States that differ by a shift are the same to the network, but not to whoever asks later."""
     states, rewards = (torch.randint(-8, 8, (32, count), generator=generator).float() for count in (4, 2))
-    lessons = [_lesson("vector", *data, None) for data in ((states, rewards), (states + 16, rewards))]
+    lessons = [_training_problem("vector", *data, None) for data in ((states, rewards), (states + 16, rewards))]
     assert torch.equal(lessons[0]._inputs, lessons[1]._inputs)
     assert lessons[0].fingerprint != lessons[1].fingerprint
 

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from cautious import Calibration, CautiousPolicy, FallbackRule, KofN, RewardEnsemble, calibrate, solve_bandit
-from cautious.cli.asked import load_asked
+from cautious.cli.inputs import load_asked
 from cautious.cli.main import main
 
 OPTIONS = ["--num-models", "12", "--num-epochs", "40", "--batch-size", "32"]

@@ -12,7 +12,7 @@ import torch
 from cautious import CautiousPolicy, KofN, TabularMDP, calibrate
 from cautious.errors import InvalidInputError
 from cautious.evaluation.calibration import CalibrationWarning, above_p_value, upper_bound
-from cautious.solvers.decision import departs, total_variation
+from cautious.policy.decision import departs, total_variation
 
 
 def belief_with(num_strange: int, num_states: int, num_models: int = 40) -> torch.Tensor:

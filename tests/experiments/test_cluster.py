@@ -19,15 +19,15 @@ import torch
 from ray_processes import processes, wait_until
 
 from cautious import fit_ensemble
-from cautious.beliefs.driving import DrivingNetwork, familiar_network
-from cautious.beliefs.images import ImageTraining
-from cautious.beliefs.module_network import ModuleNetwork, ModuleTraining
-from cautious.beliefs.shards import TrainingSettings
-from cautious.beliefs.training import train
+from cautious.beliefs.networks.driving import DrivingNetwork, familiar_network
+from cautious.beliefs.networks.module import ModuleNetwork, ModuleTrainingProblem
+from cautious.beliefs.training.image_problem import ImageTrainingProblem
+from cautious.beliefs.training.loop import train
+from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import ClusterError, ClusterWarning, InvalidInputError
-from cautious.experiments.image_settings import image_experiment_at
-from cautious.experiments.images import run_images
-from cautious.experiments.launch.rounding import rounding_fingerprint
+from cautious.experiments.executors.rounding import rounding_fingerprint
+from cautious.experiments.images.experiment import run_images
+from cautious.experiments.images.settings import image_experiment_at
 from cautious.experiments.store import Store
 from cautious.worlds.driving import driving_world
 
@@ -73,7 +73,7 @@ def address(cluster):
 @pytest.fixture(scope="module")
 def engine(address):
     """This process as a driver of that cluster."""
-    from cautious.experiments.launch.cluster import RayEngine
+    from cautious.experiments.executors.ray_cluster import RayEngine
 
     ray.init(address=address, logging_level="ERROR", log_to_driver=False)
     yield RayEngine()
@@ -139,13 +139,13 @@ def test_every_kind_of_network_has_the_same_bits(engine, tmp_path, generator):
         return torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
 
     lessons = {
-        "image": ImageTraining(images, rng.random((20, 11))),
+        "image": ImageTrainingProblem(images, rng.random((20, 11))),
         "driving": familiar_network(0.5),
-        "module": ModuleTraining(ModuleNetwork(factory, states), states, paid),
+        "module": ModuleTrainingProblem(ModuleNetwork(factory, states), states, paid),
     }
-    for name, lesson in lessons.items():
-        theirs = engine.train(lesson, quick, device="cpu", checkpoint_dir=tmp_path / name)
-        ours = train(lesson, quick)
+    for name, problem in lessons.items():
+        theirs = engine.train(problem, quick, device="cpu", checkpoint_dir=tmp_path / name)
+        ours = train(problem, quick)
         assert torch.equal(theirs.models.parameters, ours.parameters), name
         assert torch.equal(theirs.models.losses, ours.losses), name
         assert theirs.hardware.startswith("Ray cluster, 2 workers; ")
@@ -179,7 +179,7 @@ from pathlib import Path
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have it ignored
 sys.path.insert(0, sys.argv[3])
-from cautious.experiments.launch.engine import open_engine
+from cautious.experiments.executors.engine import open_engine
 from test_cluster import SLOW, slow_network
 with open_engine("ray", sys.argv[1]) as engine:
     engine.train(slow_network(), SLOW, device="cpu", checkpoint_dir=Path(sys.argv[2]))
@@ -217,7 +217,7 @@ def test_an_error_of_ours_comes_back_as_it_was_raised(engine, monkeypatch):
 
     with pytest.raises(InvalidInputError, match=r"^piece=1 is refused\.$"):
         engine.run_tasks(refuse, None, [1], torch.device("cpu"), lambda number, outcome: None)
-    monkeypatch.setattr("cautious.experiments.launch.cluster.package_versions", lambda: {"torch": "1.0"})
+    monkeypatch.setattr("cautious.experiments.executors.ray_cluster.package_versions", lambda: {"torch": "1.0"})
     with pytest.raises(ClusterError, match=r"has torch .*, not 1\.0; .*install the same versions"):
         engine.run_tasks(refuse, None, [1], torch.device("cpu"), lambda number, outcome: None)
 
@@ -253,7 +253,7 @@ def test_a_worker_that_rounds_otherwise_is_named(engine, cluster):
 
 
 def test_one_that_fails_stops_those_beside_it(engine):
-    from cautious.experiments.launch.cluster import RayEngine
+    from cautious.experiments.executors.ray_cluster import RayEngine
 
     own = RayEngine()  # it is of no use afterwards
 

@@ -9,22 +9,23 @@ import pytest
 import torch
 from PIL import Image
 
-from cautious.beliefs.driving import DrivingEnsemble
+from cautious.beliefs.networks.driving import DrivingEnsemble
 from cautious.cli.main import main
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
-from cautious.evaluation.driving import safety_statistics
-from cautious.experiments import drives, driving
-from cautious.experiments.drives import drive_both, sample_drive, trained_belief
-from cautious.experiments.driving import run_driving
-from cautious.experiments.driving_settings import SCALES, experiment_at
-from cautious.experiments.launch import engine
+from cautious.evaluation.driving_safety import safety_statistics
+from cautious.experiments.demos import rollouts as drives
+from cautious.experiments.demos.rollouts import drive_both, sample_drive, trained_belief
+from cautious.experiments.driving import experiment as driving
+from cautious.experiments.driving.experiment import run_driving
+from cautious.experiments.driving.settings import SCALES, experiment_at
+from cautious.experiments.executors import engine
 from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
 from cautious.ops.simplex import uniform_policy
-from cautious.report.driving import FIGURES
-from cautious.report.driving_ledger import driving_ledger
+from cautious.report.claims.driving_ledger import driving_ledger
+from cautious.report.driving.driving_figures import FIGURES
 from cautious.report.html import write_report
-from cautious.seeding import stream
+from cautious.seeding import make_rng
 from cautious.worlds.driving import driving_world
 
 
@@ -156,9 +157,9 @@ class TestDrives:
     def test_the_same_luck_gives_the_same_drive(self):
         world = driving_world(True, 0.5)
         policy = uniform_policy(784, 5)
-        one, two = (sample_drive(world, policy, 30, stream(0, "drive")) for _ in range(2))
+        one, two = (sample_drive(world, policy, 30, make_rng(0, "drive")) for _ in range(2))
         assert one == two
-        assert one != sample_drive(world, policy, 30, stream(1, "drive"))
+        assert one != sample_drive(world, policy, 30, make_rng(1, "drive"))
         assert len(one) == 31
         assert one[0].state == (2, 0, None, None)
 

@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from cautious import RewardEnsemble, solve_bandit
-from cautious.beliefs.shards import TrainingSettings
+from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
-from cautious.evaluation.images import behaviour
-from cautious.experiments import image_studies
-from cautious.experiments.image_settings import (
+from cautious.evaluation.image_behaviour import behaviour
+from cautious.experiments.images import studies as image_studies
+from cautious.experiments.images.experiment import load_data, run_images, stages_of, training_data
+from cautious.experiments.images.settings import (
     SCALES,
     SETTINGS,
     ImageExperiment,
@@ -21,10 +22,9 @@ from cautious.experiments.image_settings import (
     Variant,
     image_experiment_at,
 )
-from cautious.experiments.images import load_data, run_images, stages_of, training_data
 from cautious.worlds.data import ImageSet, load_images
 from cautious.worlds.data.find import EMBEDDED
-from cautious.worlds.images import TASKS, RewardUnit, ask_for_help_rewards
+from cautious.worlds.image_tasks import TASKS, RewardUnit, ask_for_help_rewards
 
 FULL_DATA = os.environ.get("CAUTIOUS_DATA")
 
@@ -133,23 +133,23 @@ def test_unknown_names_are_refused(tmp_path):
 
 def test_a_variant_trains_on_what_it_says():
     digits = load_images("digits", "train")
-    lesson = training_data(TINY, TINY.variants[1], digits)
-    assert torch.equal(lesson._rewards[0], ask_for_help_rewards(digits.labels, 0.5).float())
+    problem = training_data(TINY, TINY.variants[1], digits)
+    assert torch.equal(problem._rewards[0], ask_for_help_rewards(digits.labels, 0.5).float())
     extent = image_experiment_at("data-extent", "small")
     for variant in extent.variants:
-        lesson = training_data(extent, variant, digits)
-        assert lesson.num_samples == round(6000 * variant.fraction)
-        noise = lesson._rewards[0][:, 10].double() - 0.25
+        problem = training_data(extent, variant, digits)
+        assert problem.num_samples == round(6000 * variant.fraction)
+        noise = problem._rewards[0][:, 10].double() - 0.25
         assert 0.05 < float(noise.std()) < 0.15
     bits = image_experiment_at("help-if-available", "small")
-    lesson = training_data(bits, bits.main, digits)
-    assert lesson.network.help_bit
-    assert lesson._rewards[:, 0, 10].tolist() == pytest.approx([-11 / 90, 0.05])
-    assert float(lesson._rewards[:, :, :10].max()) == pytest.approx(1)
+    problem = training_data(bits, bits.main, digits)
+    assert problem.network.help_bit
+    assert problem._rewards[:, 0, 10].tolist() == pytest.approx([-11 / 90, 0.05])
+    assert float(problem._rewards[:, :, :10].max()) == pytest.approx(1)
     printed = image_experiment_at("help-if-available", "small", setting="as-printed")
-    lesson = training_data(printed, printed.main, digits)
-    assert lesson._rewards[:, 0, 10].tolist() == pytest.approx([-11 / 9, 0.05])
-    assert float(lesson._rewards[:, :, :10].max()) == pytest.approx(10)
+    problem = training_data(printed, printed.main, digits)
+    assert problem._rewards[:, 0, 10].tolist() == pytest.approx([-11 / 9, 0.05])
+    assert float(problem._rewards[:, :, :10].max()) == pytest.approx(10)
 
 
 def test_the_store_holds_what_solving_by_hand_gives(tmp_path):
@@ -243,7 +243,7 @@ def test_letters_take_part_where_they_are_at_hand(tmp_path):
 
 
 def test_networks_that_only_ever_ask_for_help_have_no_index():
-    from cautious.experiments.image_studies import behaviour_of
+    from cautious.experiments.images.studies import behaviour_of
 
     rewards = torch.zeros(20, 20, 11)
     rewards[..., 10] = 1

@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
-from cautious.beliefs.files import load_json
 from cautious.cli.main import main
 from cautious.cli.tables import repeats_table
 from cautious.errors import BadFileError, CautiousError, ClusterError, InvalidInputError, MissingPackageError
-from cautious.experiments.launch import connect
-from cautious.experiments.launch.engine import LocalEngine, open_engine
+from cautious.experiments.executors import ray_connection as connect
+from cautious.experiments.executors.engine import LocalEngine, open_engine
 from cautious.experiments.repeats import run_repeats
 from cautious.experiments.store import Store
-from cautious.report.ledger import Verdict
+from cautious.io.arrays import load_json
+from cautious.report.claims.ledger import ClaimResult
 from cautious.report.repeats import tallied, write_tallies
 
 
@@ -78,7 +78,7 @@ def test_repeats_have_a_seed_a_folder_and_a_title_each(tmp_path):
 
 def test_the_one_ledger_counts_runs(tmp_path):
     def ledger(*shown):
-        return [Verdict(f"C{number}", f"claim {number}", one, str(one)) for number, one in enumerate(shown)]
+        return [ClaimResult(f"C{number}", f"claim {number}", one, str(one)) for number, one in enumerate(shown)]
 
     tallies = tallied({0: ledger(True, True, None, False), 1: ledger(True, False, None, None)})
     assert [tally.words for tally in tallies] == ["2 of 2", "1 of 2", "not run", "0 of 1 (1 not run)"]

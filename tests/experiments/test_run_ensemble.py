@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cautious.experiments.store import Store
-from cautious.report.contents import ledger_of, tables_of
+from cautious.report.report_spec import ledger_of, tables_of
 
 PATH = Path(__file__).parents[2] / "tools" / "run_ensemble.py"
 

@@ -10,10 +10,10 @@ import threading
 import pytest
 import torch
 
-from cautious.beliefs.files import CHECKSUM, load_json, save_json
 from cautious.errors import BadFileError, CautiousError, WriteError
+from cautious.experiments.provenance import provenance
 from cautious.experiments.store import Store
-from cautious.experiments.surroundings import surroundings
+from cautious.io.arrays import CHECKSUM, load_json, save_json
 
 ARRAYS = {"policy": torch.rand(3, 2)}
 
@@ -120,12 +120,12 @@ def test_a_run_of_another_version_is_not_gone_on_with(tmp_path, monkeypatch):
 
 def test_a_stage_says_what_made_it_where_that_is_not_what_began_the_run(tmp_path):
     store = run_in(tmp_path)
-    assert store.made_with("stage") == {}
+    assert store.provenance("stage") == {}
     rewritten(tmp_path, commit="deadbeef0000", versions={"torch": "1.13.0"})
     store = Store.create(tmp_path, "driving", {"seed": 0, "levels": ["1-of-2"]})
     store.save("later", {"value": 2})
     assert store.numbers("later") == {"value": 2}
-    assert store.made_with("later") == {"commit": surroundings()["commit"], "versions.torch": str(torch.__version__)}
+    assert store.provenance("later") == {"commit": provenance()["commit"], "versions.torch": str(torch.__version__)}
     assert store.stages() == ["later", "stage"]
 
 
@@ -137,9 +137,9 @@ def test_a_manifest_says_where_data_came_from(tmp_path):
 
 def test_a_stage_knows_what_made_its_pieces(tmp_path):
     store = run_in(tmp_path)
-    store.parts("whole").save("piece", {"value": 1}, made_with={"commit": "deadbeef0000"})
+    store.parts("whole").save("piece", {"value": 1}, provenance={"commit": "deadbeef0000"})
     store.save("whole", {"value": 2})
-    assert store.made_with("whole") == {"commit": "deadbeef0000"}
+    assert store.provenance("whole") == {"commit": "deadbeef0000"}
     assert store.made_by("whole") == {**store.made_by("stage"), "commit": "deadbeef0000"}
 
 

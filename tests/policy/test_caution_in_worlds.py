@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cautious import CautiousPolicy, RewardEnsemble, TabularMDP, driving_world, optimal_policy, solve_mdp
-from cautious.solvers.decision import agreed_upon, nearest_ordinary
+from cautious.policy.decision import agreed_upon, nearest_ordinary
 from cautious.solvers.optimal import optimal_actions
 
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from cautious import CautiousPolicy, KofN, RewardEnsemble, TabularMDP, fit_ensemble, solve_exact, solve_mdp
-from cautious.beliefs.files import CHECKSUM, load_json, save_json
-from cautious.beliefs.image_network import ImageNetwork
+from cautious.beliefs.networks.image import ImageNetwork
 from cautious.errors import BadFileError, InvalidInputError
-from cautious.solvers.decision import disputed, ordinary_policy
+from cautious.io.arrays import CHECKSUM, load_json, save_json
+from cautious.policy.decision import has_disagreement, ordinary_policy
 from cautious.solvers.per_state import STATES_PER_TASK
 
 GAMBLE = torch.tensor([[[1.0, 0.25], [0.9, 0.0]], [[0.0, 0.25], [0.9, 0.0]]])
@@ -109,7 +109,7 @@ def test_where_no_model_objects_the_ordinary_policy_is_best(rewards: np.ndarray,
     """Few different numbers, so that there are ties; the optimum is that of the linear programme."""
     table = torch.from_numpy(rewards)
     ordinary = ordinary_policy(table)
-    settled = ~disputed(table, ordinary)
+    settled = ~has_disagreement(table, ordinary)
     level = KofN(k, 4)
     for state in settled.nonzero().flatten().tolist():
         value = level.value(table[:, state] @ ordinary[state])

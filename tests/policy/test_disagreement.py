@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from cautious import CautiousPolicy, Decision, RewardEnsemble, TabularMDP, fit_ensemble
-from cautious.beliefs.familiar import FamiliarSpread, in_units_of
-from cautious.beliefs.files import load_json, save_json
+from cautious.beliefs.familiar_spread import FamiliarSpread, in_units_of
 from cautious.errors import BadFileError, InvalidInputError
+from cautious.io.arrays import load_json, save_json
 from cautious.ops.disagreement import model_spread
-from cautious.solvers.decision import departs, spread_of
+from cautious.policy.decision import departs, spread_of
 
 
 def cases(count: int, seed: int) -> torch.Tensor:

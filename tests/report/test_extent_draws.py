@@ -6,10 +6,10 @@ import pytest
 import torch
 from fake_runs import bearing_out, usual
 
-from cautious.report.claims import NotRunError
-from cautious.report.contents import figures_of, tables_of
-from cautious.report.extent_draws import interval_of_another, interval_of_mean
-from cautious.report.image_ledger import image_ledger
+from cautious.report.claims.base import NotRunError
+from cautious.report.claims.data_extent_draws import interval_of_another, interval_of_mean
+from cautious.report.claims.image_ledger import image_ledger
+from cautious.report.report_spec import figures_of, tables_of
 
 HELP_AT_ONE = {"all": (0.1,) * 4, "optim": 0.1}
 

@@ -7,9 +7,9 @@ import json
 import pytest
 from fake_runs import HELP, INDEX, bearing_out, scaled, usual
 
-from cautious.experiments.image_settings import Setting
-from cautious.report.image_ledger import CLAIMS, image_ledger
-from cautious.report.image_run import ImageRun
+from cautious.experiments.images.settings import Setting
+from cautious.report.claims.image_ledger import CLAIMS, image_ledger
+from cautious.report.images.image_run import ImageRun
 
 ROWS = {
     "ask-for-help": (

@@ -10,12 +10,12 @@ from fake_runs import FakeRun, bearing_out
 
 from cautious.cli.main import main
 from cautious.errors import InvalidInputError
-from cautious.experiments.image_settings import Setting
+from cautious.experiments.images.settings import Setting
 from cautious.experiments.store import Store
-from cautious.report.contents import CONTENTS, chosen_of, facts_of, figures_of, ledger_of, tables_of
-from cautious.report.figures import save_figure
 from cautious.report.html import write_report
-from cautious.report.image_run import ImageRun
+from cautious.report.images.image_run import ImageRun
+from cautious.report.plotting import save_figure
+from cautious.report.report_spec import CONTENTS, chosen_of, facts_of, figures_of, ledger_of, tables_of
 
 TASKS = ("ask-for-help", "non-obvious", "help-if-available", "data-extent")
 
@@ -129,6 +129,6 @@ def test_what_made_a_stage_is_said(tmp_path):
     run = bearing_out(tmp_path, "non-obvious")
     assert "; with commit" not in facts_of(run.store)
     stage = "non-obvious-fashion"
-    made_with = {"commit": "deadbeef0000", "versions.torch": "1.13.0"}
-    run.store.save(stage, run.store.numbers(stage), run.store.arrays(stage), made_with=made_with)
+    provenance = {"commit": "deadbeef0000", "versions.torch": "1.13.0"}
+    run.store.save(stage, run.store.numbers(stage), run.store.arrays(stage), provenance=provenance)
     assert facts_of(run.store).endswith(f"; with commit deadbeef0000, versions.torch 1.13.0: {stage}")

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from cautious.experiments.store import Store
-from cautious.report.contents import figures_of, tables_of
-from cautious.report.figures import save_figure
-from cautious.report.image_run import ImageRun, Setting
+from cautious.report.images.image_run import ImageRun, Setting
+from cautious.report.plotting import save_figure
+from cautious.report.report_spec import figures_of, tables_of
 from cautious.report.summary import claim_results, counted, ledger_beside
 from cautious.types import Regime
 

@@ -10,7 +10,7 @@ import torch
 from fake_runs import bearing_out
 
 from cautious.experiments.store import Store
-from cautious.report.contents import ledger_of
+from cautious.report.report_spec import ledger_of
 from cautious.report.summary import claim_results
 
 PATH = Path(__file__).parents[2] / "tools" / "publish_results.py"

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from fake_runs import bearing_out, scaled, usual
 
-from cautious.report.cells_figure import GROUPS, cells_figure, cells_of
-from cautious.report.figures import save_figure
+from cautious.report.claims.image_ledger import image_ledger
+from cautious.report.claims.ledger import ClaimResult
 from cautious.report.headlines import HEADLINES, headline_table
-from cautious.report.image_ledger import image_ledger
-from cautious.report.image_run import ImageRun
-from cautious.report.ledger import Verdict
-from cautious.report.reward_units import units_ledger, units_table
+from cautious.report.images.cells_figure import GROUPS, cells_figure, cells_of
+from cautious.report.images.image_run import ImageRun
+from cautious.report.images.reward_units import units_ledger, units_table
+from cautious.report.plotting import save_figure
 from cautious.report.summary import (
     CLAIMS,
-    ClaimResult,
+    ClaimSummary,
     claim_results,
     claims_table,
     command_of,
@@ -64,10 +64,10 @@ def test_draws_judge_what_one_draw_cannot(runs):
 
 
 def test_a_claim_with_some_rows_missed_is_reproduced_in_part():
-    shown, missed, unknown = (Verdict("X1", "", verdict, "") for verdict in (True, False, None))
+    shown, missed, unknown = (ClaimResult("X1", "", verdict, "") for verdict in (True, False, None))
 
     def word(*verdicts):
-        return ClaimResult("X1", tuple(("run", verdict) for verdict in verdicts)).word
+        return ClaimSummary("X1", tuple(("run", verdict) for verdict in verdicts)).word
 
     assert word(shown, shown, unknown) == "reproduced"
     assert word(shown, missed) == "in part"

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from cautious import CautiousPolicy, solve_bandit
+from cautious.solvers import per_state_adversary as separate
 from cautious.solvers import rewards as rewards_module
-from cautious.solvers import separate
 
 OPTIONS = {"regime": "single-state", "sampling": "exact", "num_iterations": 40}
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from cautious import solve_bandit, solve_mdp
-from cautious.beliefs.driving import familiar_network
-from cautious.beliefs.training import TrainingSettings, train
+from cautious.beliefs.networks.driving import familiar_network
+from cautious.beliefs.training.loop import TrainingSettings, train
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")]
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from cautious import CautiousPolicy
+from cautious.benchmarking import machine, measures
+from cautious.benchmarking.estimates import Rates, driving_seconds, image_seconds
+from cautious.benchmarking.plain_solving import plain_decisions
 from cautious.cli.main import main
 from cautious.cli.tables import brief
-from cautious.experiments.driving_settings import experiment_at
-from cautious.experiments.image_settings import image_experiment_at
-from cautious.speed import machine, measures
-from cautious.speed.estimates import Rates, driving_seconds, image_seconds
-from cautious.speed.plain_solving import plain_decisions
+from cautious.experiments.driving.settings import experiment_at
+from cautious.experiments.images.settings import image_experiment_at
 
 RATES = Rates(1e-3, {32: 1e-4, 512: 2e-4}, 1e-5)
 

@@ -73,7 +73,7 @@ def test_bad_arguments_are_refused():
             env.step(action)
     with pytest.raises(InvalidInputError, match="appearance_probability"):
         gymnasium.make("cautious/Driving-v0", appearance_probability=0)
-    from cautious.worlds.envs.driving import DrivingEnv
+    from cautious.worlds.envs.driving_env import DrivingEnv
 
     with pytest.raises(InvalidInputError, match="render_mode"):
         DrivingEnv(render_mode="human")

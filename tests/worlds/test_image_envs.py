@@ -10,7 +10,7 @@ from gymnasium.utils.env_checker import check_env
 import cautious  # noqa: F401  (registers the ids)
 from cautious.errors import InvalidInputError, MissingFileError
 from cautious.worlds.data import load_images
-from cautious.worlds.envs.images import ImageEnv
+from cautious.worlds.envs.image_env import ImageEnv
 
 IDS = ("cautious/AskForHelp-v0", "cautious/NonObvious-v0", "cautious/HelpIfAvailable-v0")
 

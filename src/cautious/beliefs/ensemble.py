@@ -11,17 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cautious.beliefs.diagnosis import Diagnosis
-from cautious.beliefs.driving import DrivingEnsemble, DrivingNetwork
-from cautious.beliefs.familiar import FamiliarSpread
+from cautious.beliefs.diagnostics import Diagnosis
+from cautious.beliefs.ensemble_files import DESCRIPTION, load_description, load_models, load_prior, save_models
+from cautious.beliefs.familiar_spread import FamiliarSpread
 from cautious.beliefs.fixed_shapes import filled_up
-from cautious.beliefs.networks import Network, checked_network, restored
+from cautious.beliefs.networks.base import Network, checked_network, restored
+from cautious.beliefs.networks.driving import DrivingEnsemble, DrivingNetwork
 from cautious.beliefs.prior import Prior
-from cautious.beliefs.saved import DESCRIPTION, load_description, load_models, load_prior, save_models
-from cautious.beliefs.table import state_numbers
+from cautious.beliefs.table_belief import state_numbers
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 from cautious.parallel import parallel_map, single_threaded
-from cautious.telling import Progress, ProgressCounter
+from cautious.progress import Progress, ProgressCounter
 from cautious.types import (
     ArrayLike,
     as_device,
@@ -41,7 +41,7 @@ class RewardEnsemble:
     """M reward models of one architecture.
 
     >>> import numpy as np
-    >>> from cautious.beliefs.image_network import ImageNetwork
+    >>> from cautious.beliefs.networks.image import ImageNetwork
     >>> network = ImageNetwork(num_actions=11)
     >>> weights = torch.tensor(np.stack([network.init(np.random.default_rng(i)) for i in range(3)])).float()
     >>> belief = RewardEnsemble(network, weights)

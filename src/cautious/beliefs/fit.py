@@ -10,25 +10,25 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cautious.beliefs.diagnosis import BeliefWarning, diagnose, unfamiliar_states
+from cautious.beliefs.diagnostics import BeliefWarning, diagnose, unfamiliar_states
 from cautious.beliefs.ensemble import RewardEnsemble
-from cautious.beliefs.familiar import FamiliarSpread
-from cautious.beliefs.image_network import LEARNING_RATE, SIDE, as_images
-from cautious.beliefs.images import ImageTraining
-from cautious.beliefs.loss import checked_rewards
-from cautious.beliefs.made_up import NUM_MADE_UP, NUM_ROWS, Care, care_of, care_on
-from cautious.beliefs.module_network import ModuleNetwork, ModuleTraining, as_inputs
+from cautious.beliefs.familiar_spread import FamiliarSpread
+from cautious.beliefs.networks.image import LEARNING_RATE, SIDE, as_images
+from cautious.beliefs.networks.module import ModuleNetwork, ModuleTrainingProblem, as_inputs
+from cautious.beliefs.networks.vector import VectorNetwork
+from cautious.beliefs.novelty_probe import NUM_MADE_UP, NUM_ROWS, Care, care_of, care_on
 from cautious.beliefs.prior import WIDTH, Prior, checked_width
-from cautious.beliefs.shards import TrainingSettings
-from cautious.beliefs.training import train
-from cautious.beliefs.units import Units
-from cautious.beliefs.vector_network import VectorNetwork
+from cautious.beliefs.standardizer import Standardizer
+from cautious.beliefs.training.image_problem import ImageTrainingProblem
+from cautious.beliefs.training.loop import train
+from cautious.beliefs.training.loss import checked_rewards
+from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import InvalidInputError
 from cautious.ops.disagreement import model_spread
 from cautious.parallel import single_threaded
-from cautious.seeding import stream
-from cautious.telling import Progress, as_progress
-from cautious.types import ArrayLike, as_float_tensor, as_folder, as_number, check_shape, chosen_device
+from cautious.progress import Progress, as_progress
+from cautious.seeding import make_rng
+from cautious.types import ArrayLike, as_float_tensor, as_folder, as_number, check_shape, resolve_device
 
 NetworkChoice = str | Callable[[], torch.nn.Module]
 
@@ -100,10 +100,10 @@ def fit_ensemble(
     check_shape(table, "S A", "rewards", S=len(states))
     familiar, held_out = _split(~table.isnan(), validation_fraction, seed)
     weights = None if loss_weights is None else as_float_tensor(loss_weights, "loss_weights")
-    lesson = _lesson(network, states[familiar], table[familiar], weights, each_action=width > 0)
-    place = chosen_device(device)
+    problem = _training_problem(network, states[familiar], table[familiar], weights, each_action=width > 0)
+    place = resolve_device(device)
     folder = None if checkpoint_dir is None else as_folder(checkpoint_dir, "checkpoint_dir")
-    trained = train(lesson, settings, device=place, checkpoint_dir=folder, progress=as_progress(progress, "training"))
+    trained = train(problem, settings, device=place, checkpoint_dir=folder, progress=as_progress(progress, "training"))
     if not bool(trained.parameters.isfinite().all()):
         raise InvalidInputError(
             f"learning_rate={settings.learning_rate:g}: training diverged (weights that are not finite); use a smaller one, "
@@ -111,12 +111,12 @@ def fit_ensemble(
         )
     priors = None
     if width:
-        rows = lesson.network.as_states(states[familiar])[0].flatten(1)
+        rows = problem.network.as_states(states[familiar])[0].flatten(1)
         priors = Prior.fitted(
             rows, table[familiar], width=width, num_models=settings.num_models, seed=settings.seed
         ).to(trained.parameters.device)
     kept = asdict(settings) | {"prior": width}
-    found = RewardEnsemble(lesson.network, trained.parameters, trained.losses, kept, prior=priors)
+    found = RewardEnsemble(problem.network, trained.parameters, trained.losses, kept, prior=priors)
     if len(held_out):
         made_up = _opinions_on_made_up(found, states[familiar], seed)
         opinions = found.rewards(states[held_out])
@@ -187,17 +187,17 @@ def _suited_width(network: NetworkChoice, states: Tensor) -> float:
     return 0.0 if states.dtype == torch.uint8 or is_module_of_arrays else WIDTH
 
 
-def _lesson(
+def _training_problem(
     network: NetworkChoice, states: Tensor, rewards: Tensor, loss_weights: Tensor | None, *, each_action: bool = False
-) -> ImageTraining | ModuleTraining:
+) -> ImageTrainingProblem | ModuleTrainingProblem:
     """The chosen network with its training data; with `each_action`, a vector network learns each in its own units."""
     if states.dtype == torch.uint8:
-        return ImageTraining(states, rewards, loss_weights)
+        return ImageTrainingProblem(states, rewards, loss_weights)
     if callable(network):
-        return ModuleTraining(ModuleNetwork(network, states), states, rewards, loss_weights)
-    units = Units.of(states.flatten(1), rewards, each_action=each_action)
+        return ModuleTrainingProblem(ModuleNetwork(network, states), states, rewards, loss_weights)
+    units = Standardizer.of(states.flatten(1), rewards, each_action=each_action)
     default = VectorNetwork(tuple(states.shape[1:]), rewards.shape[1], units=units)
-    return ModuleTraining(default, default.as_states(states)[0], rewards, loss_weights)
+    return ModuleTrainingProblem(default, default.as_states(states)[0], rewards, loss_weights)
 
 
 def _split(known: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
@@ -207,7 +207,7 @@ def _split(known: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
     """
     if not 0 <= as_number(fraction) < 1:
         raise InvalidInputError(f"validation_fraction={fraction!r} must be in [0, 1): the part that no model sees.")
-    order = torch.from_numpy(stream(seed, "held out").permutation(len(known)))
+    order = torch.from_numpy(make_rng(seed, "held out").permutation(len(known)))
     telling = known[order].any(dim=1)
     order, count = torch.cat([order[telling], order[~telling]]), int(fraction * int(telling.sum()))
     return with_needed(known, order[count:], order[:count])

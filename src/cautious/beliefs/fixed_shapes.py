@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from cautious.beliefs.shards import Batch, StackedNetwork
+    from cautious.beliefs.training.state import Batch, TrainingProblem
 
 ALIGNMENT = 64
 """Bytes of a cache line, which is also the widest vector register: memory that torch allocates begins at a multiple of it."""
@@ -72,7 +72,7 @@ def blocks_of(models: range, size: int) -> Iterator[Block]:
 
 
 def loss_and_gradient(
-    network: StackedNetwork, parameters: Tensor, batch: Batch, models: range
+    network: TrainingProblem, parameters: Tensor, batch: Batch, models: range
 ) -> tuple[Tensor, Tensor]:
     """Loss of each model on its own batch of samples, and its gradient, in calls of one shape on the CPU.
 

@@ -30,9 +30,9 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.fixed_shapes import aligned, filled_up
-from cautious.beliefs.units import deviations, shared_deviation
+from cautious.beliefs.standardizer import deviations, shared_deviation
 from cautious.errors import BadFileError, InvalidInputError
-from cautious.seeding import stream
+from cautious.seeding import make_rng
 from cautious.types import as_number
 
 WIDTH = 0.75
@@ -174,7 +174,7 @@ def _whitening(rows: Tensor, rewards: Tensor, seed: int) -> tuple[Tensor, Tensor
     unit = (1 / scale).diag()
     if rows.shape[1] > MOST_FEATURES:
         shape = (rows.shape[1], MOST_FEATURES)
-        projection = torch.from_numpy(stream(seed, "prior projection").standard_normal(shape)) / MOST_FEATURES**0.5
+        projection = torch.from_numpy(make_rng(seed, "prior projection").standard_normal(shape)) / MOST_FEATURES**0.5
         unit = projection / scale[:, None]
     rest = _unexplained((rows - centre) @ unit, rewards)
     covariance = (1 - SHRINKAGE) * rest.T @ rest / len(rows) + SHRINKAGE * torch.eye(rest.shape[1]).double()
@@ -193,7 +193,7 @@ def _unexplained(rows: Tensor, rewards: Tensor) -> Tensor:
 
 def _kept_rows(tried: Tensor, seed: int) -> Tensor:
     """Numbers of the rows to keep: for each action a random sample of those in which it was tried ([S, A])."""
-    order = torch.from_numpy(stream(seed, "prior rows").permutation(len(tried)))
+    order = torch.from_numpy(make_rng(seed, "prior rows").permutation(len(tried)))
     most = max(FEWEST_ROWS, min(1000, MOST_ROWS // tried.shape[1]))
     kept = (tried[order].cumsum(dim=0) <= most) & tried[order]
     return order[kept.any(dim=1)].sort().values
@@ -273,6 +273,6 @@ def _doubt(rewards: Tensor, uncovered: Tensor) -> Tensor:
 
 def _draws(seed: int, num_models: int, num_actions: int) -> Tensor:
     """c, [M, A]: models 2j and 2j + 1 have the same with opposite signs, from the stream of their pair."""
-    pairs = [stream(seed, "prior", pair).standard_normal(num_actions) for pair in range(-(-num_models // 2))]
+    pairs = [make_rng(seed, "prior", pair).standard_normal(num_actions) for pair in range(-(-num_models // 2))]
     drawn = torch.from_numpy(np.stack(pairs))
     return torch.stack([drawn, -drawn], dim=1).flatten(0, 1)[:num_models]

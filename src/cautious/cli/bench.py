@@ -25,12 +25,12 @@ class Bench:
 
         import torch
 
+        from cautious.benchmarking.machine import measure_machine
         from cautious.cli.console import console, progress_bars
         from cautious.cli.tables import comparison_table, estimate_table
-        from cautious.speed.machine import measure_machine
-        from cautious.types import chosen_device
+        from cautious.types import resolve_device
 
-        device = chosen_device(self.device)
+        device = resolve_device(self.device)
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
         console.print(f"{name}, {torch.get_num_threads()} CPU threads, torch {torch.__version__}")
         with progress_bars() as progress:

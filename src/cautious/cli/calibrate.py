@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.evaluation.calibration import Calibration
-    from cautious.telling import Progress
+    from cautious.progress import Progress
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Calibrate:
 
     def _familiar(self) -> tuple[RewardEnsemble, tuple[Any, ...]]:
         """The belief, and familiar states; with --data also what actions paid there."""
-        from cautious.cli.asked import load_asked, load_experience_of
+        from cautious.cli.inputs import load_asked, load_dataset_of
         from cautious.errors import InvalidInputError
 
         if (self.states is None) == (not self.data):
@@ -91,14 +91,14 @@ class Calibrate:
         if self.states is not None:
             asked = load_asked(self.belief, self.states)
             return asked.belief, (asked.states,)
-        belief, *experience = load_experience_of(self.belief, self.data)
+        belief, *experience = load_dataset_of(self.belief, self.data)
         return belief, tuple(experience)
 
     def _found(self, belief: RewardEnsemble, familiar: tuple[Any, ...], progress: Progress) -> Calibration:
         from cautious.evaluation.calibration import calibrate
-        from cautious.fallback import FallbackRule, action_names
         from cautious.ops.risk import KofN
-        from cautious.policy import CautiousPolicy
+        from cautious.policy.fallback import FallbackRule, action_names
+        from cautious.policy.policy import CautiousPolicy
 
         policy: CautiousPolicy | FallbackRule
         if self.fallback is None:

@@ -22,8 +22,8 @@ from rich.progress import (
 )
 
 from cautious.errors import CautiousError
-from cautious.telling import SECONDS_BETWEEN_LINES, Estimate
-from cautious.telling import Progress as OneProgress
+from cautious.progress import SECONDS_BETWEEN_LINES, Estimate
+from cautious.progress import Progress as OneProgress
 
 console = Console()
 error_console = Console(stderr=True)

@@ -23,11 +23,11 @@ class Demo:
 
     def run(self) -> None:
         """Run the demo."""
-        from cautious.seeding import seed_of
+        from cautious.seeding import derive_seed
         from cautious.types import as_folder
 
         as_folder(self.out, "out")
-        seed_of(self.seed)  # says so if it is no seed
+        derive_seed(self.seed)  # says so if it is no seed
         if self.courier:
             self._show_courier()
         else:
@@ -37,22 +37,22 @@ class Demo:
     def _show_images(self) -> None:
         from cautious.cli.console import console, progress_bars
         from cautious.cli.tables import look_table
-        from cautious.experiments.first_look import LEVELS, first_look
+        from cautious.experiments.demos.first_decisions import LEVELS, first_decisions
 
         console.print(
             "A hundred reward models learned what naming a digit pays, and that asking for help pays a little."
         )
         with progress_bars() as progress:
-            looks = first_look(progress=progress)
+            looks = first_decisions(progress=progress)
         console.print(look_table(LEVELS, looks))
         console.print("No model ever saw clothes, and nobody said that help is the careful thing to ask for.\n")
 
     def _show_driving(self) -> None:
         from cautious.cli.console import console, progress_bars, say
         from cautious.cli.tables import result_table
-        from cautious.experiments.driving import run_driving, stage_name
-        from cautious.experiments.driving_settings import experiment_at
-        from cautious.report.driving_tables import dial_table
+        from cautious.experiments.driving.experiment import run_driving, stage_name
+        from cautious.experiments.driving.settings import experiment_at
+        from cautious.report.driving.driving_tables import dial_table
         from cautious.report.html import write_report
 
         experiment = experiment_at("demo", self.seed)
@@ -75,12 +75,12 @@ class Demo:
         say(f"report: {path}   watch both drive: cautious watch driving --belief {self.out}")
 
     def _show_courier(self) -> None:
-        from cautious.beliefs.files import save_json
         from cautious.cli.console import console, progress_bar, say
         from cautious.cli.tables import courier_table
-        from cautious.experiments.courier import WAYS, courier
+        from cautious.experiments.demos.courier import WAYS, courier
+        from cautious.io.arrays import save_json
         from cautious.ops.risk import KofN
-        from cautious.report.figures import plot_dial, save_figure
+        from cautious.report.plotting import plot_dial, save_figure
         from cautious.solvers.mdp import solve_mdp
 
         example = courier(seed=self.seed)

@@ -31,8 +31,8 @@ class Report:
         from cautious.cli.console import console, say
         from cautious.cli.tables import ledger_table
         from cautious.experiments.store import Store
-        from cautious.report.contents import ledger_of
         from cautious.report.html import write_report
+        from cautious.report.report_spec import ledger_of
         from cautious.types import as_folder
 
         if self.out is not None:
@@ -48,8 +48,8 @@ class Report:
     def _draw_only(self, store: Store) -> None:
         from cautious.cli.console import console, say
         from cautious.cli.tables import result_table
-        from cautious.report.contents import chosen_of
         from cautious.report.html import draw_figure
+        from cautious.report.report_spec import chosen_of
 
         tables, figures = chosen_of(store, self.only)
         for table in tables:

@@ -12,7 +12,7 @@ import tyro
 if TYPE_CHECKING:
     import torch
 
-    from cautious.experiments.launch.engine import Engine
+    from cautious.experiments.executors.engine import Engine
     from cautious.experiments.progress import Progress
     from cautious.experiments.store import Store
 
@@ -57,7 +57,7 @@ class Reproduce:
     def run(self) -> None:
         """Train, solve, judge, report."""
         from cautious.cli.console import progress_bars, say
-        from cautious.experiments.launch.engine import open_engine
+        from cautious.experiments.executors.engine import open_engine
         from cautious.experiments.repeats import run_repeats
         from cautious.types import parse_count
 
@@ -86,8 +86,8 @@ class Reproduce:
         """Report a run; whether some claim is not borne out."""
         from cautious.cli.console import console, progress_bar, say
         from cautious.cli.tables import ledger_table, result_table
-        from cautious.report.contents import ledger_of, tables_of
         from cautious.report.html import write_report
+        from cautious.report.report_spec import ledger_of, tables_of
 
         with progress_bar("drawing the report") as progress:
             progress(0, 1)
@@ -105,9 +105,9 @@ class Reproduce:
         """Report each run, and one ledger of all; whether some claim is not borne out somewhere."""
         from cautious.cli.console import console, progress_bar, say
         from cautious.cli.tables import repeats_table
-        from cautious.report.contents import ledger_of
         from cautious.report.html import write_report
         from cautious.report.repeats import tallied, write_tallies
+        from cautious.report.report_spec import ledger_of
 
         with progress_bar("drawing the reports") as progress:
             for number, store in enumerate(runs.values()):
@@ -124,10 +124,10 @@ class Reproduce:
         self, seed: int, folder: Path, device: torch.device, engine: Engine, progress: Progress
     ) -> Store:
         from cautious.errors import InvalidInputError
-        from cautious.experiments.driving import run_driving
-        from cautious.experiments.driving_settings import experiment_at
-        from cautious.experiments.image_settings import image_experiment_at
-        from cautious.experiments.images import run_images
+        from cautious.experiments.driving.experiment import run_driving
+        from cautious.experiments.driving.settings import experiment_at
+        from cautious.experiments.images.experiment import run_images
+        from cautious.experiments.images.settings import image_experiment_at
 
         options: dict[str, Any] = {"device": device, "progress": progress, "engine": engine}
         if self.task != "driving":

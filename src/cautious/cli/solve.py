@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from cautious.cli.asked import Asked
+    from cautious.cli.inputs import DecisionInputs
     from cautious.solvers.solution import Certificate
     from cautious.worlds.mdp import TabularMDP
 
@@ -93,13 +93,13 @@ class Solve:
         """Load, solve, write, and show the certificate."""
         import torch
 
-        from cautious.beliefs.familiar import in_units_of
-        from cautious.beliefs.files import FORMAT, save_json, save_tensors
-        from cautious.cli.asked import write_decisions
+        from cautious.beliefs.familiar_spread import in_units_of
         from cautious.cli.console import console, say
+        from cautious.cli.inputs import write_decisions
         from cautious.cli.tables import actions_table, caution_table, certificate_table, disagreement_table
-        from cautious.fallback import with_fallback
-        from cautious.solvers.decision import decision_of, spread_of
+        from cautious.io.arrays import FORMAT, save_json, save_tensors
+        from cautious.policy.decision import decision_of, spread_of
+        from cautious.policy.fallback import with_fallback
         from cautious.types import as_folder
 
         as_folder(self.out, "out")
@@ -155,10 +155,10 @@ class Solve:
         if columns is not None:
             say(f"decisions, row by row: {self.out / DECISIONS}")
 
-    def _fallback_rule(self, asked: Asked | None) -> tuple[int, float] | None:
+    def _fallback_rule(self, asked: DecisionInputs | None) -> tuple[int, float] | None:
         """The number of the safe action, and the disagreement above which it is taken; None if no such action is named."""
         from cautious.errors import InvalidInputError
-        from cautious.fallback import parse_action
+        from cautious.policy.fallback import parse_action
 
         if self.fallback is None:
             if self.threshold is not None or self.at_most is not None:
@@ -179,9 +179,9 @@ class Solve:
             )
         return number, 1.0 if self.at_most is None else familiar.threshold(self.at_most)
 
-    def _asked(self) -> Asked | None:
+    def _asked(self) -> DecisionInputs | None:
         """A belief and states, unless there is an array of rewards."""
-        from cautious.cli.asked import load_asked
+        from cautious.cli.inputs import load_asked
         from cautious.errors import InvalidInputError
 
         if self.rewards is not None and self.belief is None and self.states is None:
@@ -192,9 +192,9 @@ class Solve:
             )
         return load_asked(self.belief, self.states)
 
-    def _rewards(self, asked: Asked | None) -> Any:
+    def _rewards(self, asked: DecisionInputs | None) -> Any:
         """What each model says each action pays in each state, [M, S, A]."""
-        from cautious.beliefs.files import load_array
+        from cautious.io.arrays import load_array
 
         if asked is not None:
             return asked.belief.rewards(asked.states)
@@ -204,7 +204,7 @@ class Solve:
     def _mdp(self) -> TabularMDP | None:
         """The world, where actions move it."""
         from cautious.errors import InvalidInputError
-        from cautious.solvers.mdp_files import load_mdp
+        from cautious.worlds.mdp_files import load_mdp
 
         if self.mdp is None:
             return None
@@ -223,7 +223,7 @@ class Solve:
         import torch
 
         from cautious.cli.console import progress_bar
-        from cautious.policy import CautiousPolicy
+        from cautious.policy.policy import CautiousPolicy
         from cautious.solvers.solution import Certificate
         from cautious.solvers.solve import parse_levels
 
@@ -246,8 +246,8 @@ class Solve:
 
     def _solved(self, rewards: Any, mdp: TabularMDP | None) -> Solved:
         from cautious.cli.console import progress_bar
+        from cautious.policy.decision import with_baseline
         from cautious.solvers.bandit import solve_bandit
-        from cautious.solvers.decision import beside_ordinary
         from cautious.solvers.mdp import solve_mdp
         from cautious.solvers.solve import parse_levels
 
@@ -273,5 +273,5 @@ class Solve:
         certificates = {name: solution.certificate(policy) for name, policy in policies.items()}
         best = solution.best_policy
         solved = best.reshape(len(self.level), *best.shape[-2:])
-        pair = beside_ordinary(solved, parse_levels(self.level), rewards, mdp)
+        pair = with_baseline(solved, parse_levels(self.level), rewards, mdp)
         return Solved(policies, certificates, solution.record, *pair)

@@ -12,17 +12,17 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from cautious.beliefs.columns import Columns as Features
-from cautious.beliefs.diagnosis import Diagnosis
+from cautious.beliefs.datasets.schema import TableSchema as Features
+from cautious.beliefs.diagnostics import Diagnosis
+from cautious.benchmarking.measures import Comparison
 from cautious.evaluation.calibration import Calibration
-from cautious.experiments.drives import Drive
-from cautious.experiments.first_look import Look
-from cautious.report.animation import caption, terminal_lines
-from cautious.report.ledger import Verdict
+from cautious.experiments.demos.first_decisions import DemoResult
+from cautious.experiments.demos.rollouts import Drive
+from cautious.report.claims.ledger import ClaimResult
+from cautious.report.driving.animation import caption, terminal_lines
 from cautious.report.repeats import Tally
 from cautious.report.tables import Table as Results
 from cautious.solvers.solution import Certificate
-from cautious.speed.measures import Comparison
 
 
 def certificate_table(levels: Sequence[str], certificates: Mapping[str, Certificate]) -> Table:
@@ -126,7 +126,7 @@ def result_table(results: Results) -> Table:
     return table
 
 
-def ledger_table(verdicts: Sequence[Verdict]) -> Table:
+def ledger_table(verdicts: Sequence[ClaimResult]) -> Table:
     """The claims ledger."""
     table = Table(title="what the paper claims, and what this run shows", show_lines=True)
     for heading in ("claim", "the paper", "verdict", "numbers"):
@@ -164,7 +164,7 @@ def drive_columns(drives: Sequence[Drive], step: int) -> Columns:
     return Columns(panels)
 
 
-def look_table(levels: Sequence[str], looks: Sequence[Look]) -> Table:
+def look_table(levels: Sequence[str], looks: Sequence[DemoResult]) -> Table:
     """What each level does on familiar and on novel images."""
     table = Table(title="asking for help, each image on its own", caption="mean probability, percent")
     for heading in ("images", "what it does", *levels):

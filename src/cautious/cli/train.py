@@ -11,9 +11,9 @@ import tyro
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from cautious.beliefs.columns import Columns
+    from cautious.beliefs.datasets.schema import TableSchema
     from cautious.beliefs.ensemble import RewardEnsemble
-    from cautious.telling import Progress
+    from cautious.progress import Progress
 
 
 @dataclass
@@ -92,10 +92,10 @@ class Train:
         import shutil
         import warnings
 
-        from cautious.beliefs.columns import KEPT_AS, OUTCOME_KEPT_AS
-        from cautious.beliefs.diagnosis import BeliefWarning
+        from cautious.beliefs.datasets.schema import KEPT_AS, OUTCOME_KEPT_AS
+        from cautious.beliefs.diagnostics import BeliefWarning
+        from cautious.beliefs.ensemble_files import DESCRIPTION
         from cautious.beliefs.fit import fit_ensemble
-        from cautious.beliefs.saved import DESCRIPTION
         from cautious.errors import InvalidInputError
         from cautious.types import as_folder
 
@@ -127,11 +127,11 @@ class Train:
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         return belief
 
-    def _experience(self) -> tuple[Columns | None, Tensor, Tensor]:
+    def _experience(self) -> tuple[TableSchema | None, Tensor, Tensor]:
         """States and what each action paid there; of a table also how its rows become states."""
-        from cautious.beliefs.columns import Columns, Outcome
-        from cautious.beliefs.experience import load_experience
-        from cautious.beliefs.tables import are_tables, read_tables
+        from cautious.beliefs.datasets.arrays import load_dataset
+        from cautious.beliefs.datasets.csv import are_tables, read_tables
+        from cautious.beliefs.datasets.schema import Outcome, TableSchema
         from cautious.cli.console import console
         from cautious.cli.tables import columns_table
         from cautious.errors import InvalidInputError
@@ -139,14 +139,14 @@ class Train:
         if self.data and are_tables(self.data):
             table, outcome = read_tables(self.data), Outcome(self.action, self.reward, self.rewards)
             actions, rewards = outcome.of(table)
-            columns = Columns.learned(table, actions, (*outcome.columns, *self.ignore))
+            columns = TableSchema.learned(table, actions, (*outcome.columns, *self.ignore))
             console.print(columns_table(columns, rewards))
             return columns, columns.states(table), rewards
         if self.action is not None or self.reward is not None or self.rewards or self.ignore:
             raise InvalidInputError(
                 "action, reward, rewards and ignore name columns of a table (.csv); arrays have none."
             )
-        return None, *load_experience(self.data)
+        return None, *load_dataset(self.data)
 
 
 CHECKPOINTS = "checkpoints"

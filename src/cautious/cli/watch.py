@@ -47,9 +47,9 @@ class Watch:
         from cautious.cli.console import console, progress_bars, say
         from cautious.cli.tables import drive_columns
         from cautious.errors import InvalidInputError
-        from cautious.experiments.drives import drive_both, trained_belief
+        from cautious.experiments.demos.rollouts import drive_both, trained_belief
         from cautious.ops.risk import KofN
-        from cautious.report.animation import save_gif
+        from cautious.report.driving.animation import save_gif
         from cautious.types import as_folder, parse_count
 
         parse_count(self.steps, "steps")

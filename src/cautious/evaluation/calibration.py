@@ -13,10 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cautious.beliefs.familiar import FamiliarSpread, in_units_of
+from cautious.beliefs.familiar_spread import FamiliarSpread, in_units_of
 from cautious.errors import InvalidInputError
 from cautious.evaluation.cross_fitting import on_fresh_states
-from cautious.fallback import FallbackRule
 from cautious.ops.rates import (
     above_p_value,
     average_bound,
@@ -26,9 +25,10 @@ from cautious.ops.rates import (
     upper_bound,
 )
 from cautious.ops.risk import KofN
-from cautious.policy import CautiousPolicy
-from cautious.solvers.decision import departs, spread_of
-from cautious.telling import Progress, as_progress
+from cautious.policy.decision import departs, spread_of
+from cautious.policy.fallback import FallbackRule
+from cautious.policy.policy import CautiousPolicy
+from cautious.progress import Progress, as_progress
 from cautious.types import LARGEST_COUNT, as_number, parse_choice
 
 

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.fit import refit, with_needed
-from cautious.beliefs.image_network import images_are_bytes
+from cautious.beliefs.networks.image import images_are_bytes
 from cautious.errors import InvalidInputError
-from cautious.policy import CautiousPolicy
-from cautious.seeding import stream
-from cautious.telling import Progress
+from cautious.policy.policy import CautiousPolicy
+from cautious.progress import Progress
+from cautious.seeding import make_rng
 from cautious.types import as_float_tensor, check_shape, parse_count
 
 Decide = Callable[[CautiousPolicy, Any, Progress | None], Tensor]
@@ -54,7 +54,7 @@ def on_fresh_states(
     count = parse_count(folds, "folds", 2)
     if count > len(inputs):
         raise InvalidInputError(f"folds={count} exceeds the {len(inputs)} states there are.")
-    order = torch.from_numpy(stream(int(belief.settings.get("seed", 0)), "folds").permutation(len(inputs)))
+    order = torch.from_numpy(make_rng(int(belief.settings.get("seed", 0)), "folds").permutation(len(inputs)))
     parts = []
     for fold in range(count):
         rest = torch.from_numpy(np.delete(np.arange(len(inputs)), order[fold::count].numpy()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cautious.telling import Progress as OneProgress
+from cautious.progress import Progress as OneProgress
 
 Progress = Callable[[str, int, int], None]
 """Called with (what is being done, steps done, steps in all)."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from cautious.experiments.launch.engine import Engine
+from cautious.experiments.executors.engine import Engine
 from cautious.experiments.progress import Progress
 from cautious.experiments.store import Store
 

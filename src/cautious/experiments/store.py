@@ -20,7 +20,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 from torch import Tensor
 
-from cautious.beliefs.files import (
+from cautious.errors import BadFileError, FolderInUseError
+from cautious.experiments.provenance import UNKNOWN, identity, package_versions, provenance
+from cautious.io.arrays import (
     FILES,
     FORMAT,
     FORMATS,
@@ -31,9 +33,7 @@ from cautious.beliefs.files import (
     save_json,
     save_tensors,
 )
-from cautious.errors import BadFileError, FolderInUseError
-from cautious.experiments.surroundings import UNKNOWN, identity, package_versions, surroundings
-from cautious.writing import SUFFIX, clear_abandoned, explained
+from cautious.io.atomic import SUFFIX, clear_abandoned, translate_os_errors
 
 MANIFEST = "manifest.json"
 RUN = "run"
@@ -44,7 +44,7 @@ MADE_WITH = "made_with"
 ENTRIES = ("format", FILES, RUN, MADE_WITH)
 """Of a stage's file, beside its numbers."""
 
-Findings = tuple[dict[str, Any], dict[str, Tensor]]
+StageResult = tuple[dict[str, Any], dict[str, Tensor]]
 """What a stage comes to: numbers and arrays."""
 
 
@@ -75,7 +75,7 @@ class Store:
             with _alone_in(Path(folder)):
                 if not path.exists():  # nor made by another process in the meantime
                     asked = {"format": FORMAT, "experiment": experiment, "settings": dict(settings)}
-                    save_json(path, asked | surroundings() | ({} if origins is None else {"origins": dict(origins)}))
+                    save_json(path, asked | provenance() | ({} if origins is None else {"origins": dict(origins)}))
         store = cls.open(folder)
         _refuse_another_version(store)
         _refuse_if_different(store, experiment, settings)
@@ -128,7 +128,7 @@ class Store:
         numbers: Mapping[str, Any],
         arrays: Mapping[str, Tensor] | None = None,
         files: Mapping[str, str] | None = None,
-        made_with: Mapping[str, Any] | None = None,
+        provenance: Mapping[str, Any] | None = None,
     ) -> None:
         """Finish a stage: arrays first, numbers last, since those mark it as done.
 
@@ -137,20 +137,20 @@ class Store:
             numbers: What came out.
             arrays: The same, where it is large.
             files: Checksums of what else belongs to the stage, by path below the run's folder.
-            made_with: What made it (`Store.made_with`), if not this process.
+            provenance: What made it (`Store.provenance`), if not this process.
         """
-        if made_with is None:
-            pieces, made_with = self.parts(stage), {}
+        if provenance is None:
+            pieces, provenance = self.parts(stage), {}
             for piece in pieces.stages():
-                made_with |= pieces.made_with(piece)
-            made_with |= self.unlike_the_manifest(_flat(identity()))
+                provenance |= pieces.provenance(piece)
+            provenance |= self.unlike_the_manifest(_flat(identity()))
         own = dict(files or {})
         if arrays:
             path = self._path(stage, "safetensors")
             own[path.name] = save_tensors(path, arrays)
         save_json(
             self._path(stage, "json"),
-            {"format": FORMAT, **numbers, RUN: self._identity(stage)} | _entry(made_with),
+            {"format": FORMAT, **numbers, RUN: self._identity(stage)} | _entry(provenance),
             own,
         )
         shutil.rmtree(self._path(stage, "parts"), ignore_errors=True)
@@ -159,13 +159,13 @@ class Store:
         """The numbers of a finished stage."""
         return {name: value for name, value in self._described(stage).items() if name not in ENTRIES}
 
-    def made_with(self, stage: str) -> dict[str, Any]:
+    def provenance(self, stage: str) -> dict[str, Any]:
         """Commit and versions that made a finished stage, where they are not the manifest's; else empty."""
         return dict(self._described(stage).get(MADE_WITH, {}))
 
     def made_by(self, stage: str) -> dict[str, Any]:
         """The same with what the manifest says of it."""
-        return self._begun_with() | self.made_with(stage)
+        return self._begun_with() | self.provenance(stage)
 
     def unlike_the_manifest(self, made_by: Mapping[str, Any]) -> dict[str, Any]:
         """Of commit and versions, what the process that began the run did not have."""
@@ -224,7 +224,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
     The lock belongs to the operating system, so a process that dies, however it dies, leaves none behind.
     """
     lock = FileLock(folder / ".lock")
-    with explained(folder):
+    with translate_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         try:
             lock.acquire(timeout=0)
@@ -243,8 +243,8 @@ def _as_object(found: Any) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _entry(made_with: Mapping[str, Any]) -> dict[str, Any]:
-    return {MADE_WITH: dict(made_with)} if made_with else {}
+def _entry(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    return {MADE_WITH: dict(provenance)} if provenance else {}
 
 
 def _refuse_another_version(store: Store) -> None:

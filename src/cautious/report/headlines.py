@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import torch
 
-from cautious.experiments.driving import stage_name
+from cautious.experiments.driving.experiment import stage_name
 from cautious.experiments.store import Store
-from cautious.report.claims import NotRunError, differences
-from cautious.report.extent_draws import interval_of_mean, rise_by_draw
-from cautious.report.image_run import HELP, INDEX, ImageRun
-from cautious.report.ledger import trained_on
+from cautious.report.claims.base import NotRunError, differences
+from cautious.report.claims.data_extent_draws import interval_of_mean, rise_by_draw
+from cautious.report.claims.ledger import trained_on
+from cautious.report.images.image_run import HELP, INDEX, ImageRun
 from cautious.report.tables import ABSENT, Table
 from cautious.types import Regime
 

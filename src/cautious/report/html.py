@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cautious.experiments.store import Store
-from cautious.report.contents import Contents, contents_of, facts_of
-from cautious.report.figures import FigureEntry, save_figure
-from cautious.report.ledger import Verdict
+from cautious.io.atomic import atomic_write
+from cautious.report.claims.ledger import ClaimResult
+from cautious.report.plotting import FigureEntry, save_figure
+from cautious.report.report_spec import ReportSpec, facts_of, report_spec
 from cautious.report.tables import Table
-from cautious.writing import write_whole
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
@@ -33,7 +33,7 @@ def write_report(store: Store, folder: Path | None = None) -> Path:
         store: A run of any of the experiments, finished or not.
         folder: Where to write; into the run's folder if None.
     """
-    contents = contents_of(store)
+    contents = report_spec(store)
     target = store.folder if folder is None else folder
     tables = contents.tables(store)
     parts = [_head(store, contents), _ledger(contents.ledger(store, None))]
@@ -43,7 +43,7 @@ def write_report(store: Store, folder: Path | None = None) -> Path:
         parts.append(_picture(draw_figure(store, name, entry, target), name, entry[0]))
     parts += [_table(table) for table in tables if not table.main]
     page = _page(contents.title, "\n".join(parts))
-    write_whole(target / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
+    atomic_write(target / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
     return target / "report.html"
 
 
@@ -61,14 +61,14 @@ def _page(title: str, body: str) -> str:
     )
 
 
-def _head(store: Store, contents: Contents) -> str:
+def _head(store: Store, contents: ReportSpec) -> str:
     return (
         f"<h1>{html.escape(contents.title)}</h1><p>{html.escape(contents.intro)}</p>"
         f"<p><small>{html.escape(facts_of(store))}</small></p>"
     )
 
 
-def _ledger(verdicts: list[Verdict]) -> str:
+def _ledger(verdicts: list[ClaimResult]) -> str:
     kind = {True: "shown", False: "not", None: "none"}
     rows = "".join(
         f"<tr><td>{html.escape(verdict.claim)}</td><td>{html.escape(verdict.says)}</td>"

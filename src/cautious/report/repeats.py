@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cautious.beliefs.files import FORMAT, save_json
-from cautious.report.ledger import Verdict
+from cautious.io.arrays import FORMAT, save_json
+from cautious.report.claims.ledger import ClaimResult
 
 FILE = "repeats.json"
 
@@ -18,7 +18,7 @@ class Tally:
 
     claim: str
     says: str
-    verdicts: Mapping[int, Verdict]
+    verdicts: Mapping[int, ClaimResult]
     """By seed."""
 
     @property
@@ -47,7 +47,7 @@ class Tally:
         return f"{self.shown} of {self.judged}" + (f" ({rest} not run)" if rest else "")
 
 
-def tallied(ledgers: Mapping[int, Sequence[Verdict]]) -> list[Tally]:
+def tallied(ledgers: Mapping[int, Sequence[ClaimResult]]) -> list[Tally]:
     """The ledgers of several runs as one, claim by claim, in the order of the first.
 
     >>> shown, missed = (Verdict("DR1", "slower", verdict, "") for verdict in (True, False))
@@ -57,7 +57,7 @@ def tallied(ledgers: Mapping[int, Sequence[Verdict]]) -> list[Tally]:
     Args:
         ledgers: Seed -> the verdicts of its run.
     """
-    found: dict[str, dict[int, Verdict]] = {}
+    found: dict[str, dict[int, ClaimResult]] = {}
     for seed, verdicts in ledgers.items():
         for verdict in verdicts:
             found.setdefault(verdict.claim, {})[seed] = verdict

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cautious.experiments.image_settings import Setting
+from cautious.experiments.images.settings import Setting
 from cautious.experiments.store import MANIFEST, Store
-from cautious.report.contents import ledger_of
-from cautious.report.image_run import ImageRun
-from cautious.report.ledger import Verdict
+from cautious.report.claims.ledger import ClaimResult
+from cautious.report.images.image_run import ImageRun
 from cautious.report.paper import DRIVING_HOURS, IMAGE_HOURS
+from cautious.report.report_spec import ledger_of
 from cautious.report.tables import Table
 
 MAIN_RUNS = ("ask-for-help", "non-obvious", "help-if-available", "data-extent", "driving")
@@ -55,20 +55,20 @@ CLAIMS = {
 
 
 @dataclass(frozen=True)
-class ClaimResult:
+class ClaimSummary:
     """One claim over all the runs that it is judged on."""
 
     id: str
-    rows: tuple[tuple[str, Verdict], ...]
+    rows: tuple[tuple[str, ClaimResult], ...]
     """(run, verdict); a claim may have several rows in a run: both novel sets, an order and the paper's numbers."""
 
     @property
-    def judged(self) -> list[tuple[str, Verdict]]:
+    def judged(self) -> list[tuple[str, ClaimResult]]:
         """Rows with a verdict."""
         return [row for row in self.rows if row[1].shown is not None]
 
     @property
-    def missed(self) -> list[tuple[str, Verdict]]:
+    def missed(self) -> list[tuple[str, ClaimResult]]:
         """Rows that were not reproduced."""
         return [row for row in self.rows if row[1].shown is False]
 
@@ -82,14 +82,14 @@ class ClaimResult:
         return "not reproduced" if len(self.missed) == len(self.judged) else "in part"
 
 
-def ledger_beside(runs: Mapping[str, Store], name: str) -> list[Verdict]:
+def ledger_beside(runs: Mapping[str, Store], name: str) -> list[ClaimResult]:
     """A run's ledger; draws of the digits are compared with the run of data-extent where it is there."""
     return ledger_of(runs[name], runs.get(WHOLE) if name == DRAWS else None)
 
 
-def claim_results(runs: Mapping[str, Store]) -> list[ClaimResult]:
+def claim_results(runs: Mapping[str, Store]) -> list[ClaimSummary]:
     """Every claim, judged on the main runs. DE1 and DE3 are judged over draws where there are draws to judge them on."""
-    rows: dict[str, list[tuple[str, Verdict]]] = {claim: [] for claim in CLAIMS}
+    rows: dict[str, list[tuple[str, ClaimResult]]] = {claim: [] for claim in CLAIMS}
     for name in (*MAIN_RUNS, DRAWS):
         for verdict in ledger_beside(runs, name) if name in runs else []:
             if not verdict.observation:
@@ -97,10 +97,10 @@ def claim_results(runs: Mapping[str, Store]) -> list[ClaimResult]:
     for claim in ("DE1", "DE3"):
         over_draws = [row for row in rows[claim] if row[0] == DRAWS and row[1].shown is not None]
         rows[claim] = over_draws or [row for row in rows[claim] if row[0] != DRAWS]
-    return [ClaimResult(claim, tuple(own)) for claim, own in rows.items()]
+    return [ClaimSummary(claim, tuple(own)) for claim, own in rows.items()]
 
 
-def claims_table(results: Sequence[ClaimResult]) -> Table:
+def claims_table(results: Sequence[ClaimSummary]) -> Table:
     """One row per claim."""
     rows = tuple(
         (
@@ -121,7 +121,7 @@ def claims_table(results: Sequence[ClaimResult]) -> Table:
     return Table("claims", "The paper's claims", ("claim", "what it says", "result", "rows"), rows, note, num_labels=2)
 
 
-def counted(results: Sequence[ClaimResult]) -> str:
+def counted(results: Sequence[ClaimSummary]) -> str:
     """How many claims are reproduced, in a sentence."""
     words = [result.word for result in results]
     parts = [f"{words.count('reproduced')} of {len(words)} claims are reproduced"]
@@ -129,7 +129,7 @@ def counted(results: Sequence[ClaimResult]) -> str:
     return ", ".join(parts)
 
 
-def observations(runs: Mapping[str, Store]) -> list[tuple[str, Verdict]]:
+def observations(runs: Mapping[str, Store]) -> list[tuple[str, ClaimResult]]:
     """What the ledgers of the main runs show beside the paper's claims."""
     return [
         (name, verdict)
@@ -158,7 +158,7 @@ def runs_table(runs: Mapping[str, Store]) -> Table:
     rows = []
     for name, store in runs.items():
         manifest, hardware = store.manifest, store.manifest["hardware"]
-        commits = {manifest["commit"], *(store.made_with(stage).get("commit") for stage in store.stages())} - {None}
+        commits = {manifest["commit"], *(store.provenance(stage).get("commit") for stage in store.stages())} - {None}
         made_by = f"{hardware['gpu'] or hardware['cpu']}, {hardware['cores']} cores"
         rows.append((name, f"`{command_of(store, name)}`", made_by, manifest["date"][:10], ", ".join(sorted(commits))))
     note = "Some runs were made in several calls, one ensemble each; notes say at which commit each was."

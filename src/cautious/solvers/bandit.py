@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from cautious.parallel import single_threaded
+from cautious.progress import Progress
+from cautious.solvers.adversary import Adversary, JointAdversary
 from cautious.solvers.games import BanditGame
-from cautious.solvers.opponents import JointOpponent, Opponent
+from cautious.solvers.per_state_adversary import PerStateAdversary
 from cautious.solvers.rewards import Rewards, as_rewards
-from cautious.solvers.separate import SeparateOpponent
 from cautious.solvers.solution import Solution
-from cautious.solvers.solve import Levels, make_request, solve, tracks_exact
-from cautious.telling import Progress
+from cautious.solvers.solve import Levels, make_options, solve, tracks_exact
 from cautious.types import ArrayLike, Regime, Sampling, as_distribution, as_float_tensor, check_shape, parse_choice
 
 
@@ -67,7 +67,7 @@ def solve_bandit(
     table = as_rewards(rewards, device)
     kind = parse_choice(Regime, regime, "regime")
     distribution = _state_distribution(state_dist, table)
-    request = make_request(
+    request = make_options(
         level,
         table.num_models,
         num_runs=num_runs,
@@ -81,10 +81,10 @@ def solve_bandit(
     separate = kind is Regime.SINGLE_STATE
     track = tracks_exact(track_exact, table, kind)
 
-    def make_opponent(how: Sampling, count: int, exact: bool) -> Opponent:
+    def make_opponent(how: Sampling, count: int, exact: bool) -> Adversary:
         if separate:
-            return SeparateOpponent(table, request.batch, how, seed, count, exact)
-        return JointOpponent(game, table, request.batch, how, seed, count, exact)
+            return PerStateAdversary(table, request.batch, how, seed, count, exact)
+        return JointAdversary(game, table, request.batch, how, seed, count, exact)
 
     best_return = _best_action if separate else game.best_return
     return solve(request, table, make_opponent, best_return, track, {"regime": str(kind)})

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from cautious.ops.regret import UPDATES, instantaneous_regret
 from cautious.ops.simplex import regret_matching, uniform_policy
-from cautious.solvers.opponents import Opponent, Response
-from cautious.telling import Progress
+from cautious.progress import Progress
+from cautious.solvers.adversary import Adversary, Response
 from cautious.types import Update
 
 
@@ -57,7 +57,7 @@ class History:
         reached = weight > 1e-13 * len(self.regret)  # below that an occupancy is rounding, not a visit
         return torch.where(reached, self.policy_sum, self.plain_sum) / torch.where(reached, weight, len(self.regret))
 
-    def keep_better(self, policy: Tensor, value: Tensor) -> None:
+    def update_best(self, policy: Tensor, value: Tensor) -> None:
         """Take over policies [B, S, A] where no value so far ([B], or [B, S] a state) is higher than theirs.
 
         Of equally good ones the later: in states that the value does not depend on, it has come further.
@@ -76,7 +76,7 @@ def step(state: CFRState, response: Response, update: Update) -> tuple[CFRState,
 
 
 def minimise_regret(
-    opponent: Opponent,
+    adversary: Adversary,
     shape: tuple[int, int, int],
     device: torch.device,
     *,
@@ -87,7 +87,7 @@ def minimise_regret(
     """T iterations from the uniform policy for a whole batch of levels and runs at once.
 
     Args:
-        opponent: Answers policies.
+        adversary: Answers policies.
         shape: (B, S, A).
         device: Where to compute.
         num_iterations: T.
@@ -101,7 +101,7 @@ def minimise_regret(
     state = CFRState(uniform_policy(*shape, device=device), zeros)
     history: History | None = None
     for t in range(num_iterations):
-        response = opponent.respond(state.policy, t)
+        response = adversary.respond(state.policy, t)
         if history is None:
             lowest, plain = torch.full_like(response.sampled_value, -torch.inf), zeros.clone()
             weighted = plain if response.occupancy is None else zeros.clone()
@@ -109,10 +109,10 @@ def minimise_regret(
             history = History(weighted, plain, zeros.clone(), state.policy, lowest, sampled, exact, regrets)
         _note(history, state.policy, response, t)
         state, regret = step(state, response, update)
-        for policy, value in opponent.settle(last=t + 1 == num_iterations):
+        for policy, value in adversary.flush_exact_values(last=t + 1 == num_iterations):
             history.exact_value[history.num_settled] = _over_states(value)
             history.num_settled += 1
-            history.keep_better(policy, value)
+            history.update_best(policy, value)
         history.signed_regret += regret
         history.regret[t] = history.signed_regret.amax(dim=(1, 2))
         if progress is not None:

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 
 from cautious.parallel import single_threaded
+from cautious.progress import Progress
+from cautious.solvers.adversary import JointAdversary
 from cautious.solvers.games import MDPGame
-from cautious.solvers.opponents import JointOpponent
 from cautious.solvers.rewards import as_rewards
 from cautious.solvers.solution import Solution
-from cautious.solvers.solve import Levels, make_request, solve, tracks_exact
-from cautious.telling import Progress
+from cautious.solvers.solve import Levels, make_options, solve, tracks_exact
 from cautious.types import Regime
 from cautious.worlds.mdp import TabularMDP, check_fits, parse_mdp
 
@@ -56,7 +56,7 @@ def solve_mdp(
     """
     mdp, table = parse_mdp(mdp), as_rewards(rewards, device)
     check_fits(mdp, table.num_models, table.num_states, table.num_actions)
-    request = make_request(
+    request = make_options(
         level,
         table.num_models,
         num_runs=num_runs,
@@ -71,7 +71,7 @@ def solve_mdp(
     return solve(
         request,
         table,
-        lambda how, count, exact: JointOpponent(game, table, request.batch, how, seed, count, exact),
+        lambda how, count, exact: JointAdversary(game, table, request.batch, how, seed, count, exact),
         game.best_return,
         track,
         {"discount": mdp.discount},

@@ -81,9 +81,9 @@ def undisputed(mdp: TabularMDP, policy: Tensor, rewards: Iterable[Tensor]) -> Te
     settled = torch.ones(mdp.num_states, dtype=torch.bool)
     for reward in rewards:
         worse = ~_best(evaluation.action_values(reward[None]), _tolerance(mdp, reward[None]))[0]
-        disputed = (worse & taken).any(dim=-1)
-        if bool((disputed & settled).any()):
-            settled &= ~_leads_to(links, disputed)
+        has_disagreement = (worse & taken).any(dim=-1)
+        if bool((has_disagreement & settled).any()):
+            settled &= ~_leads_to(links, has_disagreement)
             if not bool(settled.any()):
                 break
     return settled

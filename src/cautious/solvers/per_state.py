@@ -25,10 +25,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.crew import Board
+from cautious.beliefs.training.sharding import ProgressTracker
 from cautious.ops.risk import KofN
 from cautious.parallel import parallel_map
-from cautious.telling import Progress
+from cautious.progress import Progress
 
 STATES_PER_TASK = 64
 """States that a thread plays before it asks for more; fewer where models or levels are many, so that one can interrupt it."""
@@ -84,7 +84,7 @@ def play_states(
         board.tell(task, 1)
 
     num_tasks = -(-num_states // size)
-    board = Board(num_tasks, 1, progress)
+    board = ProgressTracker(num_tasks, 1, progress)
     parallel_map(play, num_tasks, board.stop if num_tasks > 1 else None)
     return StateGames(*(torch.from_numpy(part) for part in (policy, *bounds)))
 

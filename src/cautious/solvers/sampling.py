@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cautious.ops.risk import KofN
-from cautious.seeding import stream
+from cautious.seeding import make_rng
 
 
 class ModelQueue:
@@ -36,7 +36,8 @@ class ModelQueue:
             if len(self._shuffles) >= 8:
                 self._shuffles.pop(min(self._shuffles))
             orders = [
-                stream(self._seed, "queue", run, number).permutation(self._num_models) for run in range(self._num_runs)
+                make_rng(self._seed, "queue", run, number).permutation(self._num_models)
+                for run in range(self._num_runs)
             ]
             self._shuffles[number] = torch.stack([torch.from_numpy(order) for order in orders])
         return self._shuffles[number]

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.ops.risk import KofN
-from cautious.seeding import seed_of
+from cautious.progress import Progress
+from cautious.seeding import derive_seed
+from cautious.solvers.adversary import Adversary
 from cautious.solvers.batch import Batch
 from cautious.solvers.cfr import CFRState, History, minimise_regret
-from cautious.solvers.opponents import Opponent
 from cautious.solvers.rewards import Rewards
 from cautious.solvers.sampling import num_reshuffles
 from cautious.solvers.solution import Solution, Trace
-from cautious.telling import Progress
 from cautious.types import Regime, Sampling, Update, check_callable, parse_choice, parse_count, parse_flag
 
 Levels = KofN | str | Sequence[KofN | str]
@@ -34,7 +34,7 @@ REFINEMENTS = 20
 
 
 @dataclass(frozen=True)
-class Request:
+class SolveOptions:
     """A checked request: what to solve, and how."""
 
     batch: Batch
@@ -58,7 +58,7 @@ class Request:
         return self.batch.levels if self.several_levels else self.batch.levels[0]
 
 
-def make_request(
+def make_options(
     level: Levels,
     num_models: int,
     *,
@@ -68,14 +68,14 @@ def make_request(
     update: str,
     seed: int,
     progress: Progress | None,
-) -> Request:
+) -> SolveOptions:
     """Check everything that a user may get wrong about a request."""
     parsed = parse_levels(level)
     for one in parsed:
         one.rank_weights(num_models)  # says so if n exceeds the models there are
-    seed_of(seed)  # says so if it is no seed
+    derive_seed(seed)  # says so if it is no seed
     check_callable(progress, "progress", "iterations done, iterations in all")
-    return Request(
+    return SolveOptions(
         batch=Batch(parsed, 1 if num_runs is None else parse_count(num_runs, "num_runs")),
         several_levels=isinstance(level, (list, tuple)),
         several_runs=num_runs is not None,
@@ -104,9 +104,9 @@ def tracks_exact(track_exact: bool | None, rewards: Rewards, regime: Regime) -> 
 
 
 def solve(
-    request: Request,
+    request: SolveOptions,
     rewards: Rewards,
-    make_opponent: Callable[[Sampling, int, bool], Opponent],
+    make_opponent: Callable[[Sampling, int, bool], Adversary],
     best_return: Callable[[Tensor], Tensor],
     track_exact: bool,
     record: dict[str, Any],
@@ -123,28 +123,28 @@ def solve(
     """
     shape = (request.batch.size, rewards.num_states, rewards.num_actions)
 
-    def run(sampling: Sampling, num_iterations: int, track: bool) -> tuple[Opponent, CFRState, History]:
-        opponent = make_opponent(sampling, num_iterations, track)
+    def run(sampling: Sampling, num_iterations: int, track: bool) -> tuple[Adversary, CFRState, History]:
+        adversary = make_opponent(sampling, num_iterations, track)
         state, history = minimise_regret(
-            opponent,
+            adversary,
             shape,
             rewards.device,
             num_iterations=num_iterations,
             update=request.update,
             progress=request.progress,
         )
-        return opponent, state, history
+        return adversary, state, history
 
-    opponent, state, history = run(request.sampling, request.num_iterations, track_exact)
+    adversary, state, history = run(request.sampling, request.num_iterations, track_exact)
     average = history.average_policy()
 
     def best_policy() -> Tensor:
         for policy in (average, state.policy):
-            history.keep_better(policy, opponent.exact_value(policy))
+            history.update_best(policy, adversary.exact_value(policy))
         return _shaped(history.best_policy, request)
 
     def upper_bound(refine: int | None) -> Tensor:
-        mixtures = [] if (tracked := opponent.average_rewards()) is None else list(tracked)
+        mixtures = [] if (tracked := adversary.average_rewards()) is None else list(tracked)
         if refine is not None or not mixtures:
             count = REFINEMENTS if refine is None else parse_count(refine, "refine")
             refined = run(Sampling.EXACT, count, True)[0].average_rewards()
@@ -158,22 +158,22 @@ def solve(
         level=request.level,
         record={**record, **_record(request, rewards)},
         _best_policy=best_policy,
-        _exact_value=opponent.exact_value,
+        _exact_value=adversary.exact_value,
         _upper_bound=upper_bound,
     )
 
 
-def _shaped(batch: Tensor, request: Request) -> Tensor:
+def _shaped(batch: Tensor, request: SolveOptions) -> Tensor:
     """[B, ...] as the answer's leading dimensions ask."""
     return batch.reshape(request.shape + batch.shape[1:])
 
 
-def _trace(history: History, request: Request) -> Trace:
+def _trace(history: History, request: SolveOptions) -> Trace:
     columns = (history.sampled_value, history.exact_value, history.regret)
     return Trace(*(_shaped(column.T.contiguous(), request) for column in columns))
 
 
-def _record(request: Request, rewards: Rewards) -> dict[str, Any]:
+def _record(request: SolveOptions, rewards: Rewards) -> dict[str, Any]:
     reshuffles = [num_reshuffles(level, rewards.num_models, request.num_iterations) for level in request.batch.levels]
     return {
         "levels": [str(level) for level in request.batch.levels],

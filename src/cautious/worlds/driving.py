@@ -84,18 +84,18 @@ class DrivingWorld:
                 f"columns {_spawn(self.novel)[0]} on the left and {_spawn(self.novel)[1]} on the right."
             ) from None
 
-    def sample_next(self, state: int, action: int, luck: float) -> int:
-        """The next state's index that a uniform random number `luck` in [0, 1) leads to."""
+    def sample_next(self, state: int, action: int, uniform: float) -> int:
+        """The next state's index that a uniform random number `uniform` in [0, 1) leads to."""
         state, action = parse_count(state, "state", 0), parse_count(action, "action", 0)
-        if state >= len(self.states) or action >= len(self.actions) or not 0 <= as_number(luck) < 1:
+        if state >= len(self.states) or action >= len(self.actions) or not 0 <= as_number(uniform) < 1:
             raise InvalidInputError(
-                f"state={state}, action={action}, luck={luck!r}: there are {len(self.states)} states and {len(self.actions)} "
-                "actions, counted from 0, and luck is a number in [0, 1)."
+                f"state={state}, action={action}, uniform={uniform!r}: there are {len(self.states)} states and "
+                f"{len(self.actions)} actions, counted from 0, and uniform is a number in [0, 1)."
             )
         rows = self.mdp.dynamics.matrix
         row = state * len(self.actions) + action
         entries = slice(rows.indptr[row], rows.indptr[row + 1])
-        return int(rows.indices[entries][pick(rows.data[entries], luck)])
+        return int(rows.indices[entries][pick(rows.data[entries], uniform)])
 
     def expected(self, pair_values: Tensor) -> Tensor:
         """Expectation over the next state of values of `every_pair`: [..., Q] -> [..., S, A]."""
@@ -106,9 +106,9 @@ class DrivingWorld:
         return rows.reshape(*values.shape[:-1], len(self.states), len(self.actions))
 
 
-def pick(probabilities: np.ndarray, luck: float) -> int:
-    """The index at which the cumulated probabilities pass `luck`; the last one if rounding keeps them below it."""
-    return min(int(np.searchsorted(probabilities.cumsum(), luck, side="right")), len(probabilities) - 1)
+def pick(probabilities: np.ndarray, uniform: float) -> int:
+    """The index at which the cumulated probabilities pass `uniform`; the last one if rounding keeps them below it."""
+    return min(int(np.searchsorted(probabilities.cumsum(), uniform, side="right")), len(probabilities) - 1)
 
 
 def driving_world(novel: bool = True, appearance_probability: float = 0.5) -> DrivingWorld:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.ops.linear import sparse_tensor
-from cautious.seeding import seed_of
+from cautious.seeding import derive_seed
 from cautious.types import parse_count
 
 
@@ -40,7 +40,7 @@ def read_model(env: Any, num_steps: int | None = None, seed: int = 0) -> Model:
             where it is.
         seed: Starts the experience.
     """
-    seed_of(seed)  # says so if it is no seed
+    derive_seed(seed)  # says so if it is no seed
     steps = None if num_steps is None else parse_count(num_steps, "num_steps")
     bare = getattr(env, "unwrapped", env)
     world = getattr(bare, "world", None)
@@ -106,12 +106,12 @@ def _joined(rows: list[Row], num_states: int, num_actions: int, start: Tensor, v
 
 def _experienced(env: Any, num_states: int, num_actions: int, num_steps: int, seed: int) -> Model:
     """Counts of what random actions did."""
-    generator = torch.Generator().manual_seed(seed_of(seed, "experience"))
+    generator = torch.Generator().manual_seed(derive_seed(seed, "experience"))
     actions = torch.randint(num_actions, (num_steps,), generator=generator).tolist()
     starts = torch.zeros(num_states, dtype=torch.float64)
     outcomes: dict[tuple[int, int, int, bool], list[float]] = {}
     visits = torch.zeros(num_states, num_actions, dtype=torch.long)
-    state, _ = env.reset(seed=seed_of(seed, "environment") % 2**31)
+    state, _ = env.reset(seed=derive_seed(seed, "environment") % 2**31)
     starts[state] += 1
     for action in actions:
         following, reward, terminated, truncated, _ = env.step(action)

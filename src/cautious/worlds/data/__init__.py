@@ -6,6 +6,6 @@ The one home of pooch, which only fetching needs.
 from __future__ import annotations
 
 from cautious.worlds.data.fetch import fetch_images
-from cautious.worlds.data.images import FoundImages, ImageSet, find_images, has_images, load_images
+from cautious.worlds.data.image_sets import FoundImages, ImageSet, find_images, has_images, load_images
 
 __all__ = ["ImageSet", "load_images", "has_images", "find_images", "FoundImages", "fetch_images"]

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from cautious.errors import BadFileError, MissingFileError
+from cautious.io.atomic import atomic_write, translate_os_errors
 from cautious.worlds.data.find import DATA_VARIABLE, cache_folder
 from cautious.worlds.data.sources import SETS, SOURCES, RemoteFile, Source, known_set
-from cautious.writing import explained, write_whole
 
 Tell = Callable[[str, int, int], None]
 """Hears (file, bytes done, bytes in all)."""
@@ -61,7 +61,7 @@ def fetch_images(
     if target is None or importlib.util.find_spec("pooch") is None:
         raise MissingFileError("downloads need the package pooch: pip install pooch.")
     fetched: list[Path] = []
-    with explained(target):
+    with translate_os_errors(target):
         for name in dict.fromkeys(names):
             fetched += _fetch(sources[name], target / sources[name].folder, progress)
     return fetched
@@ -78,7 +78,7 @@ def _fetch(source: Source, folder: Path, progress: Tell | None) -> list[Path]:
         _clear_abandoned(folder)
         with tempfile.TemporaryDirectory(dir=folder, prefix=SCRATCH) as scratch:
             for path in _come(source, missing, Path(scratch), progress):
-                write_whole(folder / path.name, partial(shutil.copyfile, path))
+                atomic_write(folder / path.name, partial(shutil.copyfile, path))
     return [folder / file.name for file in source.files]
 
 

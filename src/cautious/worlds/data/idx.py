@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from cautious.errors import BadFileError, InvalidInputError
-from cautious.writing import write_whole
+from cautious.io.atomic import atomic_write
 
 UNSIGNED_BYTE = 8
 GZIP_MAGIC = b"\x1f\x8b"
@@ -104,7 +104,7 @@ def write_idx(path: Path, values: Tensor) -> None:
         )
     header = bytes([0, 0, UNSIGNED_BYTE, values.dim()]) + struct.pack(f">{values.dim()}I", *values.shape)
     content = header + values.contiguous().numpy().tobytes()
-    write_whole(path, lambda target: target.write_bytes(_gzipped(content) if path.suffix == ".gz" else content))
+    atomic_write(path, lambda target: target.write_bytes(_gzipped(content) if path.suffix == ".gz" else content))
 
 
 def _gzipped(content: bytes) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gymnasium
 
-gymnasium.register(id="cautious/Driving-v0", entry_point="cautious.worlds.envs.driving:DrivingEnv")
+gymnasium.register(id="cautious/Driving-v0", entry_point="cautious.worlds.envs.driving_env:DrivingEnv")
 for name, task in {
     "AskForHelp": "ask-for-help",
     "NonObvious": "non-obvious",
@@ -15,7 +15,7 @@ for name, task in {
 }.items():
     gymnasium.register(
         id=f"cautious/{name}-v0",
-        entry_point="cautious.worlds.envs.images:ImageEnv",
+        entry_point="cautious.worlds.envs.image_env:ImageEnv",
         max_episode_steps=100,
         kwargs={"task": task},
     )

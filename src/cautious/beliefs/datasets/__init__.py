@@ -1,0 +1,1 @@
+"""A user's data: arrays, CSV files and what their columns mean."""

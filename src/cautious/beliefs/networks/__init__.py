@@ -1,0 +1,1 @@
+"""Architectures of reward models: initial weights and predictions of many models at once."""

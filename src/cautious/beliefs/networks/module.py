@@ -1,0 +1,264 @@
+"""Any PyTorch module as a stacked reward model, by `torch.func`."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from cautious.beliefs.training.loss import checked_loss_weights, squared_error
+from cautious.beliefs.training.state import Batch, fingerprint_of
+from cautious.errors import InvalidInputError
+from cautious.types import as_float_tensor, check_size
+
+Factory = Callable[[], nn.Module]
+
+WIDTH = 16
+"""Models that are computed together; on the CPU always as many (`beliefs.fixed_shapes`)."""
+
+_BUILDING = threading.Lock()
+"""PyTorch's layers draw their first weights from one generator for all; only one model is built at a time."""
+
+
+class ModuleNetwork:
+    """An architecture given by a function that makes a module from inputs [B, ...] to rewards [B, A].
+
+    Parameters with requires_grad=False, such as a pretrained part's, are not trained: all models share those of the module as
+    the function makes it.
+    """
+
+    name = "module"
+    block: Mapping[str, tuple[int, int]] = MappingProxyType({"cpu": (WIDTH, 64), "cuda": (WIDTH, 1024)})
+    rows_per_call = 64
+    blocks_per_task = 16
+    constants: tuple[Tensor, ...] = ()
+    """Numbers beside weights and data that training depends on."""
+
+    def __init__(self, factory: Factory, example: Tensor) -> None:
+        """Build one module to learn its shape, and try it on an example [B, ...]."""
+        self._factory = factory
+        self._module = _built(factory, 0)
+        self._copies: dict[tuple[int, torch.device], nn.Module] = {}
+        buffers = [name for name, _ in self._module.named_buffers()]
+        if buffers:
+            raise InvalidInputError(
+                f"network: the module keeps buffers ({', '.join(buffers[:3])}), as batch normalisation does; they mix the "
+                "samples of a batch and cannot be stacked. Use layer or group normalisation instead."
+            )
+        self._shapes = {name: tuple(part.shape) for name, part in _trained(self._module).items()}
+        if not self._shapes:
+            raise InvalidInputError(
+                "network: the module has no parameters to train (none at all, or all with requires_grad=False)."
+            )
+        self._fixed = tuple(part.detach() for part in self._module.parameters() if not part.requires_grad)
+        self.constants = (*self.constants, *self._fixed)
+        self._sizes = [math.prod(shape) for shape in self._shapes.values()]
+        self.num_parameters = sum(self._sizes)
+        self.state_shape: tuple[int, ...] = tuple(example.shape[1:])
+        self.num_actions = self._try_out(example[:2].float())
+
+    def _try_out(self, example: Tensor) -> int:
+        first = _as_vector(self._module)[None]
+        try:
+            found = self.predict(first.cpu(), example.cpu())
+        except InvalidInputError:
+            raise
+        except Exception as error:  # whatever a user's module may raise
+            raise InvalidInputError(
+                f"network: the module could not be stacked by torch.func or does not take inputs of shape "
+                f"{list(example.shape)} ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else error}). "
+                "It must be free of dropout and of decisions that depend on values."
+            ) from error
+        if found.dim() != 3 or found.shape[1] != len(example):
+            raise InvalidInputError(f"network: expected rewards [B, A] from the module, got {list(found.shape[1:])}.")
+        return int(found.shape[2])
+
+    def _caller(self, device: torch.device) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
+        """One model's rewards from its weights and inputs [B, ...] there: [B, A].
+
+        `functional_call` lends weights to the module, so each thread has a copy of it.
+        """
+        place = threading.get_ident(), device
+        if place not in self._copies:
+            self._copies[place] = copy.deepcopy(self._module).to(device)
+        module = self._copies[place]
+        return lambda own, inputs: torch.func.functional_call(module, own, (inputs,))
+
+    def module(self) -> nn.Module:
+        """One more module of this architecture, with first weights of its own."""
+        return self._factory()
+
+    @property
+    def title(self) -> str:
+        """What tells this architecture from another in a folder of unfinished work: a hash of how the module prints itself."""
+        printed = re.sub(r" at 0x[0-9a-f]+", "", repr(self._module))
+        digest = hashlib.sha256(f"{printed} {self._shapes}".encode()).hexdigest()
+        return f"{self.name} {type(self._module).__name__} {digest[:16]}"
+
+    def describe(self) -> dict[str, Any]:
+        """Shape of a state, and the module's parameters by name; the code that makes it is not kept."""
+        shapes = {name: list(shape) for name, shape in self._shapes.items()}
+        fixed = {"untrained": fingerprint_of(*self._fixed)} if self._fixed else {}
+        return {"state_shape": list(self.state_shape), "parameters": shapes, **fixed}
+
+    def init(self, rng: np.random.Generator) -> np.ndarray:
+        """First weights as the module draws them itself, [P]."""
+        return _as_vector(_built(self._factory, int(rng.integers(2**62)))).double().numpy()
+
+    def as_states(self, states: Any) -> tuple[Tensor, ...]:
+        """States as numbers [S, ...] of the shape that the network was made for."""
+        return (as_inputs(states, self.state_shape).float(),)
+
+    def split(self, parameters: Tensor) -> dict[str, Tensor]:
+        """[M, P] -> the module's parameters by name, each with M in front, each at an address of its own."""
+        parts = parameters.split(self._sizes, dim=1)
+        return {
+            name: part.contiguous().unflatten(1, shape) if shape else part.contiguous().squeeze(1)
+            for part, (name, shape) in zip(parts, self._shapes.items(), strict=True)
+        }
+
+    def predict(self, parameters: Tensor, *states: Tensor) -> Tensor:
+        """Every model's rewards on the same inputs: [M, P], [S, ...] -> [M, S, A]."""
+        (inputs,) = states
+        call = self._caller(inputs.device)
+        run = torch.func.vmap(lambda own: call(own, inputs))
+        return run(self.split(parameters))
+
+    def loss_and_gradient(
+        self, parameters: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """`squared_error` of each model on its own batch, and its gradient: [M, P], [M, B, ...], [M, B, A] -> [M], [M, P]."""
+        losses, gradients = [], []
+        if len(parameters) <= WIDTH:  # always, on the CPU
+            return self._block_step(parameters, inputs, targets, weights)
+        for first in range(0, len(parameters), WIDTH):
+            block = slice(first, first + WIDTH)
+            loss, gradient = self._block_step(parameters[block], inputs[block], targets[block], weights)
+            losses.append(loss)
+            gradients.append(gradient)
+        return torch.cat(losses), torch.cat(gradients)
+
+    def _block_step(
+        self, parameters: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The same for at most `WIDTH` models."""
+        call = self._caller(inputs.device)
+
+        def one(own: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+            predictions, pull = torch.func.vjp(lambda weights: call(weights, inputs), own)  # type: ignore[misc]
+            loss, slope = squared_error(predictions, targets, weights, len(inputs))
+            return loss.detach(), pull(slope)[0]
+
+        losses, slopes = torch.func.vmap(one)(self.split(parameters), inputs, targets)
+        return losses, torch.cat([slopes[name].reshape(len(parameters), -1) for name in self._shapes], dim=1).detach()
+
+
+def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
+    """A module's parameters that are trained, by name; those with requires_grad=False stay what they are."""
+    return {name: part for name, part in module.named_parameters() if part.requires_grad}
+
+
+def _as_vector(module: nn.Module) -> Tensor:
+    """A module's trained parameters, joined, [P]."""
+    return torch.nn.utils.parameters_to_vector(_trained(module).values()).detach()
+
+
+def _built(factory: Factory, seed: int) -> nn.Module:
+    """A module with first weights that depend on `seed` alone; PyTorch's own generator is left as it was."""
+    with _BUILDING, torch.random.fork_rng(devices=[]), _in_float32():
+        torch.default_generator.manual_seed(seed)
+        try:
+            module = factory()
+        except Exception as error:  # whatever a user's function may raise
+            raise InvalidInputError(
+                f"network: made no module when called without arguments ({type(error).__name__}: {error}); pass a function "
+                "that does, such as lambda: MyModule(3)."
+            ) from error
+    if not isinstance(module, nn.Module):
+        raise InvalidInputError(
+            f"network: expected a function that returns a torch module, got {type(module).__name__}."
+        )
+    return copy.deepcopy(module).float().cpu()  # parts that it shares with others stay theirs
+
+
+@contextmanager
+def _in_float32() -> Iterator[None]:
+    """First weights are drawn in PyTorch's default type, which decides what is drawn: always float32 here."""
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(usual)
+
+
+def as_inputs(states: Any, shape: tuple[int, ...] | None = None) -> Tensor:
+    """Inputs [S, ...] as precise as they come, checked to be numbers of float32 and of the given shape behind S."""
+    inputs = as_float_tensor(states, "inputs")
+    if inputs.dim() and not len(inputs):
+        raise InvalidInputError(f"inputs: there are none (shape {list(inputs.shape)}); give one row at least.")
+    if inputs.dim() < 2:
+        one = "; for one state pass states[None], a batch of one" if inputs.dim() == 1 else ""
+        raise InvalidInputError(f"inputs: expected one row a state, [S, ...], got shape {list(inputs.shape)}{one}.")
+    if 0 in inputs.shape:
+        raise InvalidInputError(
+            f"inputs: states of shape {list(inputs.shape[1:])} hold no number; each needs one at least."
+        )
+    check_size(inputs, "inputs", torch.finfo(torch.float32).max)
+    if shape is not None and tuple(inputs.shape[1:]) != shape:
+        raise InvalidInputError(f"inputs: expected shape [S, {', '.join(map(str, shape))}], got {list(inputs.shape)}.")
+    return inputs
+
+
+class ModuleTrainingProblem:
+    """A module network with inputs and rewards as its training data (`beliefs.training.state.TrainingProblem`)."""
+
+    uses_help_bit = False
+    shard_size: Mapping[str, int] = MappingProxyType({"cpu": WIDTH, "cuda": 256})
+    models_per_call = WIDTH
+
+    def __init__(
+        self,
+        network: ModuleNetwork,
+        inputs: Tensor,
+        rewards: Tensor,
+        loss_weights: Tensor | None = None,
+        device: torch.device | None = None,
+    ) -> None:
+        """Take inputs [S, ...], rewards [S, A] (NaN where nothing is known) and a weight for each action [A]."""
+        self.network = network
+        self.name = network.title
+        if rewards.shape[1] != network.num_actions:
+            raise InvalidInputError(
+                f"network: the module gives {network.num_actions} numbers a state, and there are rewards of {rewards.shape[1]} "
+                "actions; its last layer must have one output for each action."
+            )
+        weights = checked_loss_weights(loss_weights, network.num_actions)
+        self._inputs, self._rewards, self._weights = (part.float().to(device) for part in (inputs, rewards, weights))
+        self.num_samples, self.num_parameters = len(inputs), network.num_parameters
+        self.fingerprint = fingerprint_of(self._inputs, self._rewards, self._weights, *network.constants)
+
+    def to(self, device: torch.device) -> ModuleTrainingProblem:
+        """The same on `device`."""
+        if self._inputs.device.type == device.type:
+            return self
+        return ModuleTrainingProblem(self.network, self._inputs, self._rewards, self._weights, device)
+
+    def init(self, rng: np.random.Generator) -> np.ndarray:
+        """First weights of one model, [P]."""
+        return self.network.init(rng)
+
+    def loss_and_gradient(self, parameters: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """`squared_error` of each model on its own batch, and its gradient: [M, P], [M, B] -> [M], [M, P]."""
+        inputs, targets = self._inputs[batch.samples], self._rewards[batch.samples]
+        return self.network.loss_and_gradient(parameters, inputs, targets, self._weights)

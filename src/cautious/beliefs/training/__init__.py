@@ -1,0 +1,1 @@
+"""Training many models at once: problems, loop, checkpoints and sharding."""

@@ -1,0 +1,108 @@
+"""How the models of an ensemble are shared out, who trains them if not this process, and how far they are."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+
+from cautious.beliefs.training.state import TrainingProblem, TrainingSettings, TrainState
+from cautious.progress import Progress
+
+
+class TrainingJob(NamedTuple):
+    """What is trained, how, and on what kind of device."""
+
+    network: TrainingProblem
+    settings: TrainingSettings
+    device: torch.device
+
+
+class ShardExecutor(Protocol):
+    """Workers elsewhere: other processes, other machines."""
+
+    def num_workers(self, device: torch.device) -> int:
+        """How many shards are trained at the same time."""
+        ...
+
+    def train_shards(
+        self,
+        job: TrainingJob,
+        shards: Sequence[range | TrainState],
+        report: Progress,
+        finished: Callable[[int, TrainState], None],
+    ) -> None:
+        """Train all shards, whichever first.
+
+        Args:
+            job: What they have in common.
+            shards: Models to begin with, or a shard to go on with.
+            report: Told now and then (number of a shard, epochs done).
+            finished: Given (number of a shard, the shard on the CPU) as soon as it is done.
+        """
+        ...
+
+
+def balanced_shard_size(num_models: int, most: int, num_workers: int, multiple: int = 1) -> int:
+    """Models a shard, at most `most`, such that all workers are busy to the end: as few rounds, each as even, as can be.
+
+    >>> fair_shard_size(24, 16, 2), fair_shard_size(64, 16, 3), fair_shard_size(2000, 16, 2)
+    (12, 11, 16)
+
+    Args:
+        num_models: M.
+        most: What one worker trains well together.
+        num_workers: How many work at once.
+        multiple: The size is a multiple of it.
+    """
+    num_rounds = -(-num_models // (most * num_workers))
+    fair = -(-num_models // (num_rounds * num_workers))
+    return min(most, -(-fair // multiple) * multiple)
+
+
+def partition_models(num_models: int, size: int, begun: Sequence[range] = ()) -> list[range]:
+    """All models in order: those that were begun together stay together, the others are cut into shards of `size`.
+
+    >>> shards_of(10, 4, [range(2, 5)])
+    [range(0, 2), range(2, 5), range(5, 9), range(9, 10)]
+    """
+    shards: list[range] = []
+    first = 0
+    for kept in [*begun, range(num_models, num_models)]:
+        shards += [range(start, min(start + size, kept.start)) for start in range(first, kept.start, size)]
+        shards += [kept] if kept else []
+        first = kept.stop
+    return shards
+
+
+class ProgressTracker:
+    """Where shards (or other pieces of one task) write how far they are, and read whether to go on."""
+
+    def __init__(self, num_shards: int, num_epochs: int, progress: Progress | None) -> None:
+        """Count `num_epochs` of each shard."""
+        self._epochs = [0] * num_shards
+        self._done, self._total = 0, num_shards * num_epochs
+        self._progress = progress
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Shards stop after their epoch; their last checkpoints stay."""
+        self._stopped = True
+
+    def tell(self, shard: int, epochs: int) -> None:
+        """Say how many epochs of a shard are done."""
+        self.tell_all({shard: epochs})
+
+    def tell_all(self, epochs: Mapping[int, int]) -> None:
+        """The same for several shards at once."""
+        if self._stopped:
+            raise KeyboardInterrupt
+        with self._lock:
+            for shard, done in epochs.items():
+                self._done += done - self._epochs[shard]
+                self._epochs[shard] = done
+            if self._progress is not None:
+                self._progress(self._done, self._total)

@@ -1,0 +1,1 @@
+"""Built-in examples that run in seconds."""

@@ -1,0 +1,42 @@
+"""A first look at caution, at once: the trained belief that comes with the package, on the package's own images."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cautious.beliefs.ensemble import SHIPPED, RewardEnsemble
+from cautious.evaluation.image_behaviour import behaviour
+from cautious.experiments.progress import Progress, titled
+from cautious.solvers.bandit import solve_bandit
+from cautious.worlds.data import load_images
+from cautious.worlds.data.find import EMBEDDED
+from cautious.worlds.image_tasks import image_task
+
+LEVELS = ("1-of-20", "1-of-10", "5-of-10", "10-of-10")
+
+
+class DemoResult(NamedTuple):
+    """What each level does on one set of images."""
+
+    images: str
+    num_images: int
+    help: list[float]
+    """How often it asks for help, by level."""
+    correct: list[float] | None
+    """How often it names the right digit; None where there is none."""
+
+
+def first_decisions(num_images: int = 200, progress: Progress | None = None) -> list[DemoResult]:
+    """Behaviour on digits, which are familiar, and on clothes, which are not, each image a problem of its own."""
+    belief = RewardEnsemble.load(SHIPPED / "ask-for-help")
+    task = image_task("ask-for-help")
+    found = []
+    for name in ("digits", "fashion"):
+        images = load_images(name, data=EMBEDDED)
+        rewards = belief.rewards(images.images[:num_images], progress=titled(progress, f"looking at {name}"))
+        solution = solve_bandit(rewards, LEVELS, regime="single-state", sampling="exact")
+        labels = images.labels[:num_images] if name == "digits" else None
+        measured = behaviour(solution.policy, task.help_action, labels)
+        correct = measured["correct_probability"].tolist() if labels is not None else None
+        found.append(DemoResult(name, len(rewards[0]), measured["help_probability"].tolist(), correct))
+    return found

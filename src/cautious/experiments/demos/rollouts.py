@@ -1,0 +1,97 @@
+"""Sampled drives to look at: the same luck for two policies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from cautious.beliefs.ensemble import shipped_folder
+from cautious.beliefs.ensemble_files import DESCRIPTION
+from cautious.beliefs.networks.driving import DrivingEnsemble
+from cautious.errors import MissingFileError
+from cautious.experiments.driving.experiment import belief
+from cautious.experiments.driving.settings import experiment_at
+from cautious.experiments.progress import Progress, titled
+from cautious.experiments.store import Store
+from cautious.ops.risk import KofN
+from cautious.seeding import make_rng
+from cautious.solvers.mdp import solve_mdp
+from cautious.worlds.driving import DrivingWorld, driving_world, pick
+from cautious.worlds.driving_rules import START, DrivingState, outcome
+
+KNOWN_RUNS = (Path("demo"), Path("runs/driving-small"), Path("runs/driving-paper"))
+"""Where a belief about driving lies if other verbs were left to choose their folders."""
+
+
+class Frame(NamedTuple):
+    """One moment of a drive."""
+
+    state: DrivingState
+    action: str
+    """What is done next."""
+    distance: int
+    """Rows driven so far."""
+    collisions: int
+    """Obstacles hit so far."""
+
+
+class Drive(NamedTuple):
+    """A drive and whose it is."""
+
+    title: str
+    frames: list[Frame]
+
+
+def trained_belief(folder: Path | None, out: Path, progress: Progress | None) -> DrivingEnsemble:
+    """The reward models of a run; without one, those in `out` or of a run nearby, or else trained, and kept in `out`."""
+    if folder is not None:
+        if (folder / "belief").is_dir():
+            return DrivingEnsemble.load(folder / "belief")
+        if ((place := shipped_folder(folder)) / DESCRIPTION).exists():
+            return DrivingEnsemble.load(place)
+        raise MissingFileError(
+            f"{folder}: holds no trained belief; pass the folder of a finished driving run, or 'driving' for the one that "
+            "comes with the package."
+        )
+    for known in (out, *KNOWN_RUNS):
+        if (known / "belief" / DESCRIPTION).exists():
+            return DrivingEnsemble.load(known / "belief")
+    experiment = experiment_at("demo")
+    store = Store.create(out, "driving", experiment.as_settings())
+    with store.alone():
+        return belief(experiment, store, experiment.default_probability, progress=progress)
+
+
+def drive_both(
+    ensemble: DrivingEnsemble,
+    levels: list[KofN],
+    probability: float,
+    num_steps: int,
+    seed: int,
+    progress: Progress | None = None,
+) -> list[Drive]:
+    """Solve the levels on the novel world and drive each policy from the start, with common random numbers."""
+    world = driving_world(novel=True, appearance_probability=probability)
+    tell = titled(progress, "solving")
+    solution = solve_mdp(world.mdp, ensemble.rewards(world), levels, sampling="exact", progress=tell)
+    return [
+        Drive(str(level), sample_drive(world, policy, num_steps, make_rng(seed, "drive")))
+        for level, policy in zip(levels, solution.policy, strict=True)
+    ]
+
+
+def sample_drive(world: DrivingWorld, policy: torch.Tensor, num_steps: int, rng: np.random.Generator) -> list[Frame]:
+    """One drive of `num_steps` from the start, [num_steps + 1] frames; two random numbers a step, whatever happens."""
+    state, distance, collisions, frames = world.index(START), 0, 0, []
+    for _ in range(num_steps + 1):
+        action_luck, world_luck = rng.random(2)
+        action = pick(policy[state].numpy(), action_luck)
+        frames.append(Frame(world.states[state], world.actions[action], distance, collisions))
+        following = world.sample_next(state, action, world_luck)
+        happened = outcome(world.states[state], world.states[following])
+        distance, collisions = distance + happened.distance, collisions + happened.collisions
+        state = following
+    return frames

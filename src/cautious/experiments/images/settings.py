@@ -1,0 +1,231 @@
+"""The image experiments as data: the paper's settings, variations of them, and smaller ones that run on two cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from cautious.beliefs.networks.image import LEARNING_RATE
+from cautious.beliefs.training.state import TrainingSettings
+from cautious.errors import InvalidInputError
+from cautious.ops.risk import KofN
+from cautious.types import look_up, parse_choice
+from cautious.worlds.image_tasks import ImageTask, RewardUnit, image_task
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One ensemble of an experiment: what its models are trained on, and how."""
+
+    name: str
+    training: TrainingSettings
+    help_reward: float | None = None
+    fraction: float = 1.0
+    """Share of the familiar digits."""
+    noise: float = 0.0
+    """Standard deviation of white noise on the rewards."""
+    unit: RewardUnit = RewardUnit.AS_PRINTED
+    """Of the rewards, where high labels pay more."""
+
+
+@dataclass(frozen=True)
+class ImageExperiment:
+    """Everything that decides the outcome, together with the data."""
+
+    task: str
+    variants: tuple[Variant, ...]
+    """The first is the task's main one: the dial and the curve over the number of models are drawn for it."""
+    levels: tuple[str, ...] = ("1-of-20", "1-of-10", "5-of-10", "10-of-10")  # section 4
+    num_iterations: int = 100  # T; section 4
+    num_runs: int = 10  # "10 repetitions in each MNIST experiment", appendix B
+    num_train: int | None = None
+    """Familiar digits to use, as many of each class; all if None."""
+    num_test: int | None = None
+    """Images of each test set to use; all if None."""
+    num_dial_images: int = 1000
+    """Images for what the paper lacks: the full dial, and the curve over the number of models. 0 leaves both out."""
+    num_parts: int = 5
+    """Random parts of the ensemble for each number of models of that curve."""
+    curve_sizes: tuple[int, ...] = (20, 40, 80, 160, 320, 640, 1280, 2000)
+    """Numbers of models of that curve."""
+
+    @property
+    def image_task(self) -> ImageTask:
+        """What the actions pay."""
+        return image_task(self.task)
+
+    @property
+    def parsed_levels(self) -> list[KofN]:
+        """The levels, most cautious first."""
+        return [KofN.parse(level) for level in self.levels]
+
+    @property
+    def main(self) -> Variant:
+        """The task's main variant."""
+        return self.variants[0]
+
+    def as_settings(self) -> dict[str, Any]:
+        """Plain values, for a manifest."""
+        found = asdict(self)
+        found["variants"] = {variant.pop("name"): variant for variant in found["variants"]}
+        for variant in found["variants"].values():
+            # Runs from before there was a choice of unit do not name it; the same run must have the same settings today.
+            if (unit := variant.pop("unit")) != RewardUnit.AS_PRINTED:
+                variant["unit"] = str(unit)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+
+
+class Setting(StrEnum):
+    """Which setting of an experiment to run. Every task has the main one."""
+
+    MAIN = "main"
+    """The one that is compared with the paper: rewards in tenths where high labels pay more (deviation D18)."""
+    AS_PRINTED = "as-printed"
+    """`non-obvious` and `help-if-available` with the rewards as the paper prints them."""
+    DRAWS = "draws"
+    """`data-extent` at its smallest share of the digits: several draws of which digits these are, with fewer networks each."""
+
+
+SETTINGS = {
+    "ask-for-help": (Setting.MAIN,),
+    "non-obvious": (Setting.MAIN, Setting.AS_PRINTED),
+    "help-if-available": (Setting.MAIN, Setting.AS_PRINTED),
+    "data-extent": (Setting.MAIN, Setting.DRAWS),
+}
+"""Task -> its settings."""
+NUM_DRAWS = 6
+SMALLEST_SHARE = 0.01
+
+
+def _training(num_models: int, num_epochs: int, batch_size: int) -> TrainingSettings:
+    return TrainingSettings(num_models, num_epochs, batch_size, LEARNING_RATE)
+
+
+Extent = tuple[float, TrainingSettings]
+"""A share of the digits, and how to train on it."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How the ensembles of a scale are trained."""
+
+    main: TrainingSettings
+    """A task's main ensemble."""
+    other: TrainingSettings
+    """Those for other rewards of help."""
+    extents: tuple[Extent, ...]
+    """Those of data-extent, its main one first."""
+    draw: TrainingSettings
+    """Each draw of the smallest share of the digits."""
+
+
+def _variants(task: str, setting: Setting, sizes: Sizes) -> tuple[Variant, ...]:
+    """The paper's ensembles of a task, its main one first (section 4; the sensitivity studies of appendix B.1)."""
+    unit = RewardUnit.AS_PRINTED if setting is Setting.AS_PRINTED else RewardUnit.TENTHS
+    if task == "ask-for-help":
+        rewards = ((0.25, sizes.main), (0.1, sizes.other), (0.5, sizes.other))
+        return tuple(Variant(f"help-{pays:g}", training, help_reward=pays) for pays, training in rewards)
+    if task == "help-if-available":
+        rewards = ((0.05, sizes.main), (0.02, sizes.other), (0.2, sizes.other))
+        return tuple(Variant(f"help-{pays:g}", training, help_reward=pays, unit=unit) for pays, training in rewards)
+    if task == "non-obvious":
+        return (Variant("non-obvious", sizes.main, unit=unit),)
+    if setting is Setting.DRAWS:
+        return tuple(
+            _extent(SMALLEST_SHARE, replace(sizes.draw, seed=number), f"-draw-{number}") for number in range(NUM_DRAWS)
+        )
+    return tuple(_extent(part, training) for part, training in sizes.extents)
+
+
+def _extent(part: float, training: TrainingSettings, suffix: str = "") -> Variant:
+    return Variant(f"extent-{round(100 * part)}{suffix}", training, help_reward=0.25, fraction=part, noise=0.1)
+
+
+PAPER = Sizes(
+    main=_training(2000, 100, 512),
+    other=_training(2000, 100, 512),
+    extents=(
+        (0.1, _training(2000, 1000, 128)),
+        (1.0, _training(2000, 100, 512)),
+        (SMALLEST_SHARE, _training(2000, 10_000, 64)),
+    ),
+    draw=_training(250, 10_000, 64),
+)
+"""Appendix B.1: 2,000 models; batch 512 and 100 epochs, for 10 % of the data 128 and 1,000, for 1 % 64 and 10,000. How many
+models a draw has is our choice."""
+
+SMALL = Sizes(
+    main=_training(64, 9, 32),
+    other=_training(24, 5, 32),
+    extents=((0.1, _training(32, 70, 32)), (1.0, _training(32, 7, 32)), (SMALLEST_SHARE, _training(32, 300, 16))),
+    draw=_training(24, 300, 16),
+)
+"""Small batches, so that few epochs make many steps; more models rather than longer training."""
+
+_TINY = _training(20, 1, 32)
+SMOKE = Sizes(
+    main=_TINY,
+    other=_TINY,
+    extents=((0.1, replace(_TINY, num_epochs=2)), (1.0, _TINY), (SMALLEST_SHARE, replace(_TINY, num_epochs=8))),
+    draw=replace(_TINY, num_epochs=2),
+)
+
+
+def _paper(task: str, setting: Setting) -> ImageExperiment:
+    return ImageExperiment(task, _variants(task, setting, PAPER))
+
+
+def _small(task: str, setting: Setting) -> ImageExperiment:
+    """The embedded 6,000 digits."""
+    return ImageExperiment(
+        task,
+        _variants(task, setting, SMALL),
+        num_runs=5,
+        num_train=6000,
+        num_test=1000,
+        num_dial_images=500,
+        curve_sizes=(20, 32, 48, 64),
+    )
+
+
+def _smoke(task: str, setting: Setting) -> ImageExperiment:
+    """Seconds: only to see that everything runs."""
+    return ImageExperiment(
+        task,
+        _variants(task, setting, SMOKE),
+        num_iterations=6,
+        num_runs=2,
+        num_train=1000 if task == "data-extent" else 200,
+        num_test=40,
+        num_dial_images=20,
+        num_parts=2,
+        curve_sizes=(20,),
+    )
+
+
+SCALES: dict[str, Callable[[str, Setting], ImageExperiment]] = {"smoke": _smoke, "small": _small, "paper": _paper}
+"""smoke: seconds, no result; small: 20 minutes on two cores, bears most orderings out; paper: the paper."""
+
+
+def image_experiment_at(task: str, scale: str, seed: int = 0, setting: Setting | str = Setting.MAIN) -> ImageExperiment:
+    """The experiment of a task at a named scale.
+
+    Args:
+        task: One of the image tasks.
+        scale: "smoke", "small" or "paper".
+        seed: Starts every random draw; the draws of "draws" count up from it.
+        setting: One of the task's `SETTINGS`.
+    """
+    image_task(task)
+    chosen = parse_choice(Setting, setting, "setting")
+    if chosen not in SETTINGS[task]:
+        known = ", ".join(repr(str(one)) for one in SETTINGS[task])
+        raise InvalidInputError(f"setting={str(chosen)!r} is no setting of {task}; choose one of {known}.")
+    preset = look_up(SCALES, scale, "scale")(task, chosen)
+    variants = tuple(
+        replace(one, training=replace(one.training, seed=seed + one.training.seed)) for one in preset.variants
+    )
+    # The dial and the curve over the number of models belong to a task's main ensemble; a draw has none.
+    return replace(preset, variants=variants, num_dial_images=0 if chosen is Setting.DRAWS else preset.num_dial_images)

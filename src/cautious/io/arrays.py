@@ -1,0 +1,234 @@
+"""Arrays and settings on disk: safetensors and JSON, never pickle; written whole or not at all, checked when read.
+
+Every file carries a checksum of its content, and a JSON file those of the files that belong to it: what is damaged, or
+comes from another save, is refused and not believed. Files of earlier versions, and other people's, carry none and are
+taken as they are. A checksum tells of damage, not of forgery.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import lzma
+import math
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tokenize import TokenError
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from cautious.errors import BadFileError, CautiousError, MissingFileError
+from cautious.io.atomic import atomic_write
+
+FORMAT, FORMATS = 2, (1, 2)
+"""What the entry "format" of a JSON file says now, and what is read: files of format 1 have no checksums."""
+CHECKSUM, FILES = "checksum", "files"
+"""Entries that are not content: a file's own checksum, and those of the files that belong to it."""
+KIND = "cautious-sha256:"
+FORM, LENGTH = re.compile(".{15}:[0-9a-f]{64}"), 80
+"""What a checksum starts with, and what it still looks like if that is damaged."""
+UNREADABLE = (
+    ValueError, TypeError, AttributeError, KeyError, OSError, EOFError, RuntimeError, MemoryError, OverflowError, SyntaxError,
+    TokenError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, safetensors.SafetensorError,
+)  # fmt: skip
+"""What the readers raise on a file that is not what it should be: most of them on headers that claim what cannot be."""
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
+    """Write named tensors as one safetensors file; returns their checksum."""
+    own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    checksum = _checksum_of_tensors(own)
+
+    def write(target: Path) -> None:
+        try:
+            safetensors.torch.save_file(own, target, {CHECKSUM: checksum})
+        except safetensors.SafetensorError as error:
+            number = re.search(r"os error (\d+)", str(error))  # of a full disk and the like; it is said nowhere else
+            if number is None:
+                raise
+            raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
+
+    atomic_write(path, write)
+    return checksum
+
+
+def load_tensors(path: Path, expected: str | None = None, *, checked: bool | None = None) -> dict[str, Tensor]:
+    """Read all tensors of a safetensors file; runs no code from it.
+
+    Args:
+        path: The file.
+        expected: The checksum that another file has for it (`listed`).
+        checked: Whether it must have a checksum (True), or must not (False: it belongs to a file of an earlier version).
+    """
+    with _whole(path, "safetensors file"):
+        with safetensors.safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            claims = _claims({name: text for name, text in (file.metadata() or {}).items() if len(text) == LENGTH})
+        if claims or checked or expected is not None:
+            _compare(path, _checksum_of_tensors(tensors), claims, checked, expected)
+    return tensors
+
+
+def load_array(path: Path, name: str) -> Tensor | np.ndarray:
+    """One array of a user's: the tensor `name` of a safetensors file, or a .npy file (memory-mapped, never unpickled)."""
+    if path.suffix == ".npy":
+        with _whole(path, ".npy file of numbers"):
+            found = np.load(path, mmap_mode="r", allow_pickle=False)
+            if not isinstance(found, np.ndarray):
+                found.close()
+                raise ValueError("it holds several arrays, as a .npz file does")
+            return found
+    return pick(load_tensors(path), name, path)
+
+
+def load_npz(path: Path, names: Sequence[str]) -> list[np.ndarray]:
+    """The arrays of these names of a user's .npz file, never unpickled."""
+    with _whole(path, ".npz file of numbers"), path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        for name in names:
+            if name not in arrays.files:
+                there = ", ".join(arrays.files) or "nothing"
+                raise BadFileError(f"{path}: holds no array {name!r}; it holds {there}.")
+        return [arrays[name] for name in names]
+
+
+def pick(tensors: Mapping[str, Tensor], name: str, path: Path) -> Tensor:
+    """The tensor called `name`, or an error that lists what the file holds."""
+    if name not in tensors:
+        raise BadFileError(f"{path}: holds no tensor {name!r}; it holds {', '.join(sorted(tensors)) or 'nothing'}.")
+    return tensors[name]
+
+
+def save_json(path: Path, content: Mapping[str, Any], files: Mapping[str, str] | None = None) -> str:
+    """Write settings or results as readable JSON; returns their checksum.
+
+    Args:
+        path: The file.
+        content: What to keep.
+        files: Checksums of files that belong to it, by name. Those are written first: this one marks them as finished.
+    """
+    own = _plain({**content, FILES: files} if files else content)
+    checksum = checksum_of(own)
+    text = json.dumps({**own, CHECKSUM: checksum}, indent=2, ensure_ascii=False) + "\n"
+    atomic_write(path, lambda target: target.write_text(text, encoding="utf-8"))
+    return checksum
+
+
+def load_json(path: Path, expected: str | None = None, *, checked: bool | None = None) -> Any:
+    """Read a JSON file: its content with the list of its files, without its checksum.
+
+    Args:
+        path: The file.
+        expected: The checksum that another file has for it (`listed`).
+        checked: As in `load_tensors`; a file that says it is of a format with checksums must have one in any case.
+    """
+    with _whole(path, "JSON file"):
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text, parse_constant=_finite, parse_float=_finite, object_pairs_hook=_unique)
+        entries = found if isinstance(found, dict) else {}
+        claims = _claims(entries)
+        if checked is None and entries.get("format") == FORMAT:
+            checked = True
+        own = {name: value for name, value in entries.items() if name != CHECKSUM} if claims else found
+        if claims or checked or expected is not None:
+            _compare(path, checksum_of(own), claims, checked, expected)
+    return own
+
+
+def listed(described: Any, name: str) -> str | None:
+    """The checksum that a JSON file's content has for a file that belongs to it; None if it has none."""
+    files = described.get(FILES) if isinstance(described, dict) else None
+    return files.get(name) if isinstance(files, dict) else None
+
+
+def is_early(described: Any) -> bool:
+    """Whether a JSON file's content is of a version without checksums."""
+    return isinstance(described, dict) and described.get("format") == 1
+
+
+def checksum_of(content: Any) -> str:
+    """The checksum of what a JSON file holds, however it is laid out."""
+    text = json.dumps(_plain(content), sort_keys=True, separators=(",", ":"))
+    return KIND + hashlib.sha256(text.encode()).hexdigest()
+
+
+def add_to(digest: hashlib._Hash, array: Tensor) -> None:
+    """Let a hash take in an array's type, shape and bytes."""
+    digest.update(str((array.dtype, tuple(array.shape))).encode())
+    own = array.detach().cpu().contiguous().reshape(-1)
+    digest.update(own.view(torch.uint8).numpy().data)
+
+
+def _checksum_of_tensors(tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(json.dumps(name).encode())
+        add_to(digest, tensors[name])
+    return KIND + digest.hexdigest()
+
+
+def _plain(content: Any) -> Any:
+    """As JSON will have it: lists for tuples, texts as keys, no number that is none."""
+    return json.loads(json.dumps(content, allow_nan=False))
+
+
+def _claims(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry that is a checksum; also one whose name or text is damaged, or damage would pass as an old file."""
+    return {name: value for name, value in entries.items() if name == CHECKSUM or _resembles_checksum(value)}
+
+
+def _resembles_checksum(value: Any) -> bool:
+    return isinstance(value, str) and (value.startswith(KIND) or FORM.fullmatch(value) is not None)
+
+
+def _compare(path: Path, actual: str, claims: Mapping[str, Any], checked: bool | None, expected: str | None) -> None:
+    if (claims or checked) and claims != {CHECKSUM: actual}:
+        raise BadFileError(
+            f"{path}: damaged, or changed since it was written: its checksum {'does not fit' if claims else 'is gone'}. "
+            "Restore it from a copy, or delete it and make it again."
+        )
+    if expected not in (None, actual) or (claims and checked is False):
+        raise BadFileError(
+            f"{path}: not the file that was saved with the others: a save was interrupted, or a file exchanged. Restore "
+            "all of them from one copy, or make them again."
+        )
+
+
+@contextlib.contextmanager
+def _whole(path: Path, kind: str) -> Iterator[None]:
+    """What goes wrong in reading, as an error that names the file."""
+    try:
+        if not path.is_file():
+            raise MissingFileError(f"{path}: there is no such file.")
+        yield
+    except CautiousError:
+        raise
+    except UNREADABLE as error:
+        what = str(error).splitlines()[0] if str(error) else type(error).__name__
+        too_large = ", or larger than memory" if isinstance(error, MemoryError) else ""
+        raise BadFileError(
+            f"{path}: not a whole {kind} ({what}); it may be truncated or of another kind{too_large}."
+        ) from None
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no number that a file may hold")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an entry is there twice")
+    return found

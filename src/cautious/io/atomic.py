@@ -1,0 +1,134 @@
+"""Files written whole or not at all, whatever comes between: an error, a kill, a full disk, a power cut."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from cautious.errors import CautiousError, WriteError
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # not a POSIX system: what a killed process leaves behind is not cleared away
+    fcntl = None  # type: ignore[assignment]
+
+SUFFIX = ".part"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
+IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
+
+
+def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a file in a folder beside `path`, then move it there: readers see the old file or the new, never half.
+
+    A process that is killed in the middle leaves that folder, .NAME.*.part; the next one to write `path` clears it away.
+
+    Raises:
+        WriteError: it could not be written; what was there before is still there, and nothing else.
+    """
+    with translate_os_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        clear_abandoned(path.parent, f".{path.name}.")
+        with _scratch_folder(path) as folder:
+            target = folder / path.name
+            write(target)
+            _flush(target)
+            target.chmod(_mode_of_new_files(folder))
+            target.replace(path)
+        with contextlib.suppress(OSError):  # some file systems cannot flush a folder
+            _flush(path.parent)
+
+
+@contextlib.contextmanager
+def translate_os_errors(path: Path) -> Iterator[None]:
+    """Whatever the operating system has against writing `path`, as an error that says what to do."""
+    try:
+        yield
+    except CautiousError:
+        raise
+    except OSError as error:
+        way_out = "Put that right"
+        if error.errno in NO_ROOM:
+            way_out = "Make room on the disk"
+        elif error.errno in NOT_ALLOWED:
+            way_out = "Make the folder writable, or choose another"
+        elif error.errno in IN_THE_WAY:
+            way_out = "Choose another place: a file is where a folder should be, or a folder where a file should be"
+        raise WriteError(
+            f"{path}: could not be written ({error.strerror or error}). {way_out}, then run the same again: whatever was "
+            "finished is kept."
+        ) from error
+
+
+def _mode_of_new_files(folder: Path) -> int:
+    """What the user lets others do with a new file (the umask); asked of a file, since asking the process means setting it."""
+    probe = folder / ".mode"
+    probe.touch()
+    return stat.S_IMODE(probe.stat().st_mode)
+
+
+def _flush(path: Path) -> None:
+    """Onto the disk, so that a power cut does not undo it."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _scratch_folder(path: Path) -> Iterator[Path]:
+    """A fresh folder beside `path`, claimed for as long as this process lives and needs it."""
+    while True:
+        folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=SUFFIX))
+        with _claim(folder) as ours:
+            if ours is False or not folder.exists():  # another writer of the same file took it for abandoned
+                continue
+            try:
+                yield folder
+                return
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def clear_abandoned(folder: Path, prefix: str = ".") -> None:
+    """Remove what killed processes left of files in `folder`; one that is still at work holds its claim."""
+    for scratch in folder.iterdir():
+        if scratch.name.startswith(prefix) and scratch.name.endswith(SUFFIX):
+            with _claim(scratch) as ours:
+                if ours:
+                    shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _claim(folder: Path) -> Iterator[bool | None]:
+    """Lock a folder: whether it is ours now, or None where folders cannot be locked.
+
+    The lock is the operating system's, which takes it back when a process ends, however it ends.
+    """
+    handle = None
+    try:
+        with contextlib.suppress(OSError):
+            handle = os.open(folder, os.O_RDONLY)
+        yield None if handle is None else _locked(handle)
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _locked(handle: int) -> bool | None:
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True

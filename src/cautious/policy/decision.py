@@ -1,0 +1,151 @@
+"""What to do in each state, beside what one would ordinarily do there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cautious.ops.disagreement import model_spread
+from cautious.ops.risk import KofN
+from cautious.solvers.optimal import optimal_actions, optimal_policy, undisputed
+from cautious.solvers.rewards import BLOCK_BYTES, as_rewards, mean_reward, model_blocks
+from cautious.worlds.mdp import TabularMDP
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """What to do in each of B states, and how far that is from what one would ordinarily do."""
+
+    action: Tensor
+    """The most likely action, [B]."""
+    probabilities: Tensor
+    """The policy, [B, A]."""
+    caution: Tensor
+    """Total variation distance from the ordinary (risk-neutral) policy, [B]: 0 acts as usual, 1 entirely differently."""
+    ordinary: Tensor
+    """The ordinary policy, [B, A]; in an MDP, of several that are equally good, the one nearest to `probabilities`."""
+    _opinions: Callable[[], Tensor] = field(repr=False)
+    disagreement: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))
+    """How far the models differ in each state, [B] (`ops.disagreement.model_spread`), in units of familiar states: 95 % of
+    familiar states that no model was trained on stay below 1. In units of the reward where the policy knows no familiar
+    states (`CautiousPolicy.familiar` is None). In an MDP it is about this state's rewards, not about what follows."""
+    gap: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))
+    """How much more k-of-N value any policy could have in each state, at most, [B], in units of the reward: 0 where no model
+    objects to the ordinary policy. NaN in an MDP, where states belong together (`Solution.certificate`), and for a rule."""
+
+    @property
+    def departs(self) -> Tensor:
+        """Where another action is taken than ordinarily, [B] (`departs`)."""
+        return departs(self.action, self.ordinary)
+
+    def opinions(self) -> Tensor:
+        """What each model says each action pays, [M, B, A]; computed on demand."""
+        return self._opinions()
+
+
+def greedy(reward: Tensor) -> Tensor:
+    """The ordinary policy: the best action under a reward function, shared evenly where several are best, [B, A]."""
+    best = (reward == reward.amax(dim=-1, keepdim=True)).double()
+    return best / best.sum(dim=-1, keepdim=True)
+
+
+def ordinary_policy(rewards: Any) -> Tensor:
+    """What one would ordinarily do where actions move nothing: the best under the mean reward, [M, S, A] -> [S, A]."""
+    return greedy(mean_reward(rewards).cpu())
+
+
+def with_baseline(
+    solved: Tensor, levels: Sequence[KofN], rewards: Any, mdp: TabularMDP | None
+) -> tuple[Tensor, Tensor]:
+    """What levels do, and what one would ordinarily do: [L, S, A] as solved -> twice [L, S, A].
+
+    The ordinary policy takes the place of what was solved where it is known to be best without a game: where no model
+    objects to it, and for level n-of-n, which is the mean of all that are drawn. What a solver makes of it is the same up to
+    the iterations it had, which would show as caution.
+    """
+    known = torch.tensor([level.k == level.n for level in levels])[:, None, None]
+    if mdp is None:
+        ordinary = ordinary_policy(rewards)
+        policies = torch.where(known | ~has_disagreement(rewards, ordinary)[:, None], ordinary, solved.cpu())
+        return policies, ordinary.expand_as(policies)
+    mean = mean_reward(rewards).cpu()
+    ordinary, action_values, _ = optimal_policy(mdp, mean)
+    policies = torch.where(known | agreed_upon(rewards, ordinary, mdp)[:, None], ordinary, solved.cpu())
+    return policies, nearest_ordinary(policies, ordinary, optimal_actions(mdp, mean, action_values))
+
+
+def nearest_ordinary(policies: Tensor, ordinary: Tensor, as_good: Tensor) -> Tensor:
+    """Where several actions are as good as the ordinary one's, these as each policy has them: [..., S, A] -> [..., S, A].
+
+    Which of them the ordinary policy [S, A] takes is arbitrary (the first), and is no sign of caution.
+
+    Args:
+        policies: [..., S, A].
+        ordinary: What is taken where a policy has none of them, [S, A].
+        as_good: Which are as good, [S, A].
+    """
+    shares = policies * as_good
+    total = shares.sum(dim=-1, keepdim=True)
+    return torch.where(total > 0, shares / total, ordinary)
+
+
+def agreed_upon(rewards: Any, ordinary: Tensor, mdp: TabularMDP) -> Tensor:
+    """States of an MDP from which the ordinary policy [S, A] is best for every model, and so for every k-of-N value: [S]."""
+    each = (reward for _, block in model_blocks(as_rewards(rewards)) for reward in block.cpu())
+    return undisputed(mdp, ordinary, each)
+
+
+def has_disagreement(rewards: Any, ordinary: Tensor) -> Tensor:
+    """States in which some model prefers another action than the ordinary policy's: [M, S, A], [S, A] -> [S].
+
+    In the others every model's return, and so every k-of-N value, is highest under the ordinary policy: no game is needed.
+    """
+    objections = torch.zeros(len(ordinary), dtype=torch.bool)
+    for _, block in model_blocks(as_rewards(rewards)):
+        taken_and_worse = (block < block.amax(dim=-1, keepdim=True)) & (ordinary > 0).to(block.device)
+        objections |= taken_and_worse.any(dim=0).any(dim=-1).cpu()
+    return objections
+
+
+def total_variation(policy: Tensor, ordinary: Tensor) -> Tensor:
+    """How far two policies are apart in each state: [..., B, A], the same or [B, A] -> [..., B]."""
+    return 0.5 * (policy - ordinary).abs().sum(dim=-1)
+
+
+def departs(action: Tensor, ordinary: Tensor) -> Tensor:
+    """Where an action is not one that the ordinary policy takes, π_ordinary(a|s) = 0: [..., B], [..., B, A] -> [..., B].
+
+    The action of a decision is its most likely one. Where several actions are equally good ordinarily, none of them departs.
+    """
+    shared = ordinary.expand(*action.shape, ordinary.shape[-1])
+    return shared.gather(-1, action.unsqueeze(-1)).squeeze(-1) == 0
+
+
+def decision_of(
+    cautious: Tensor,
+    ordinary: Tensor,
+    opinions: Callable[[], Tensor],
+    disagreement: Tensor,
+    gap: Tensor | None = None,
+) -> Decision:
+    """The decision that a cautious policy [..., B, A] makes, beside the ordinary one (the same or [B, A])."""
+    caution = total_variation(cautious, ordinary)
+    unknown = torch.full_like(caution, torch.nan)
+    action = cautious.argmax(dim=-1)
+    return Decision(action, cautious, caution, ordinary, opinions, disagreement, unknown if gap is None else gap)
+
+
+def spread_of(rewards: Any) -> Tensor:
+    """How far models differ in each state, [M, S, A] -> [S]; a block at a time, so that large ones fit."""
+    if isinstance(rewards, Tensor):
+        size = max(1, BLOCK_BYTES // (8 * max(1, len(rewards) * rewards.shape[-1])))  # states in float64 at a time
+        return torch.cat([model_spread(block) for block in rewards.split(size, dim=1)]).cpu()
+    source = as_rewards(rewards)
+    mean, squares = mean_reward(source), torch.zeros(source.num_states, dtype=torch.float64, device=source.device)
+    for _, block in model_blocks(source):
+        squares += (block - mean).square().sum(dim=0).mean(dim=-1)
+    return (squares / source.num_models).sqrt().cpu()

@@ -1,0 +1,142 @@
+"""`FallbackRule`: do one safe action wherever the models differ more than familiar states show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cautious.beliefs.datasets.observations import as_batch
+from cautious.beliefs.datasets.schema import KEPT_AS, TableSchema
+from cautious.errors import BadFileError, InvalidInputError
+from cautious.ops.risk import KofN
+from cautious.policy.decision import Decision, decision_of
+from cautious.policy.files import load_policy, save_policy
+from cautious.policy.policy import Belief, CautiousPolicy
+from cautious.types import as_folder, as_number, as_path, parse_count, parse_flag
+
+ENTRY = "fallback"
+"""Under which a policy's file has the rule."""
+ORDINARY = KofN(1, 1)
+"""The mean of all models: no caution but the rule's own."""
+
+
+class FallbackRule:
+    """Does a named action where the models differ more than familiar states show, and elsewhere what a policy does.
+
+    For users who have a safe action: k-of-N needs none, and is careful only where the *decision* is in doubt; this rule refers
+    every odd state. Its threshold is in units of `Decision.disagreement`: 1 refers about one familiar state in twenty.
+    `cautious.calibrate` finds the threshold for any other share, with a guarantee.
+
+    >>> models = torch.tensor([[[1.0, 0.3], [1.0, 0.3]], [[1.0, 0.3], [0.6, 0.3]]])  # state 1: they differ
+    >>> rule = FallbackRule(models, action=1, threshold=0.1)
+    >>> rule.decide([0, 1]).action.tolist(), rule.policy.decide([0, 1]).action.tolist()
+    ([0, 1], [0, 0])
+    """
+
+    def __init__(
+        self, policy: CautiousPolicy | Belief | Any, action: int | str, *, threshold: float | None = None
+    ) -> None:
+        """Name the safe action.
+
+        Args:
+            policy: What to do elsewhere: a `CautiousPolicy`; or a belief, as it takes one, for the ordinary policy.
+            action: The safe action: its number, or its name where the belief was trained on a table.
+            threshold: States with more disagreement than this are referred. If not given, 1: what 95 % of familiar states stay
+                below. It is in units of the reward where the policy knows no familiar states, and must be given then.
+        """
+        self.policy = policy if isinstance(policy, CautiousPolicy) else CautiousPolicy(policy, ORDINARY)
+        self.action = parse_action(action, action_names(self.policy.belief))
+        check_action(self.action, getattr(self.policy.belief, "num_actions", None))
+        if threshold is None and self.policy.familiar is None:
+            raise InvalidInputError(
+                "threshold: none is given, and the policy knows no familiar states that would set one. Pass "
+                "CautiousPolicy(belief, level, familiar_states=...), or a threshold in units of the reward."
+            )
+        self.threshold = 1.0 if threshold is None else as_number(threshold)
+        if not self.threshold >= 0:
+            raise InvalidInputError(f"threshold={threshold!r} must be a number, zero or larger.")
+
+    def decide(self, states: Any) -> Decision:
+        """What to do in each state, as `CautiousPolicy.decide` says it; `Decision.caution` counts referrals too."""
+        return with_fallback(self.policy.decide(states), self.action, self.threshold)
+
+    def refers(self, decision: Decision) -> Tensor:
+        """In which states of a decision the models differ too much, [B]."""
+        return decision.disagreement > self.threshold
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
+    ) -> tuple[Any, Any]:
+        """The action for one observation or a batch of them, as `CautiousPolicy.predict` gives it."""
+        likely = parse_flag(deterministic, "deterministic")
+        single, states = as_batch(observation, getattr(self.policy.belief, "state_shape", None))
+        decision = self.decide(states)
+        actions = decision.action.numpy() if likely else self.policy.drawn(decision.probabilities.numpy())
+        return (actions[0] if single else actions), state
+
+    def save(self, folder: Path | str) -> None:
+        """Write the rule with its policy and belief (safetensors, JSON)."""
+        threshold = self.threshold if math.isfinite(self.threshold) else None  # JSON has no infinity
+        settings = {**self.policy.described(), ENTRY: {"action": self.action, "threshold": threshold}}
+        save_policy(as_folder(folder), settings, self.policy.belief, self.policy.mdp)
+
+    @classmethod
+    def load(cls, folder: Path | str, network: Any = None) -> FallbackRule:
+        """Read what `save` wrote; runs no code from it. `network` as in `RewardEnsemble.load`."""
+        path = as_path(folder, "folder")
+        found, belief, mdp = load_policy(path, network)
+        own = found.get(ENTRY)
+        if not isinstance(own, dict):
+            raise BadFileError(
+                f"{path}: a policy without a fallback action; read it with cautious.CautiousPolicy.load."
+            )
+        try:
+            threshold = math.inf if own.get("threshold") is None else own["threshold"]
+            return cls(CautiousPolicy.restored(found, belief, mdp), own.get("action"), threshold=threshold)  # type: ignore[arg-type]
+        except InvalidInputError as error:
+            raise BadFileError(f"{path}: {error}") from None
+
+
+def with_fallback(decision: Decision, action: int, threshold: float) -> Decision:
+    """The same decision, but `action` for sure where the models differ by more than `threshold`.
+
+        π'(a|s) = 1[a = action]  where disagreement(s) > threshold,  else π(a|s)
+
+    Args:
+        decision: About B states.
+        action: The safe action.
+        threshold: In the units of `Decision.disagreement`.
+    """
+    num_actions = decision.probabilities.shape[-1]
+    check_action(action, num_actions)
+    safe = torch.nn.functional.one_hot(torch.tensor(action), num_actions).double()
+    refers = (decision.disagreement > threshold).unsqueeze(-1)
+    policy = torch.where(refers, safe, decision.probabilities)
+    return decision_of(policy, decision.ordinary, decision.opinions, decision.disagreement)
+
+
+def action_names(belief: Any) -> tuple[str, ...] | None:
+    """The actions' names, where a belief was trained on a table."""
+    return TableSchema.of(belief).actions if KEPT_AS in getattr(belief, "settings", {}) else None
+
+
+def parse_action(action: int | str, names: Sequence[str] | None) -> int:
+    """The number of an action that is given by its number or, where there are names, by its name."""
+    if not isinstance(action, str):
+        return parse_count(action, "action", 0)
+    if names is None:
+        raise InvalidInputError(f"action={action!r} is a name, and only numbers are known here, counted from 0.")
+    if action not in names:
+        raise InvalidInputError(f"action={action!r} is not known; choose one of {', '.join(map(repr, names))}.")
+    return list(names).index(action)
+
+
+def check_action(action: int, num_actions: int | None) -> None:
+    """Raise unless there is an action of this number, if it is known how many there are."""
+    if num_actions is not None and action >= num_actions:
+        raise InvalidInputError(f"action={action}: there are {num_actions}, counted from 0.")

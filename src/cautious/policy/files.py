@@ -1,0 +1,87 @@
+"""A policy on disk: policy.json says how it decides; its belief and its world lie beside it, stamped (`io.content_names`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from cautious.beliefs.ensemble import RewardEnsemble
+from cautious.beliefs.table_belief import TableBelief
+from cautious.beliefs.training.state import fingerprint_of
+from cautious.errors import BadFileError, InvalidInputError
+from cautious.io.arrays import (
+    FORMAT,
+    FORMATS,
+    checksum_of,
+    is_early,
+    listed,
+    load_json,
+    load_tensors,
+    pick,
+    save_json,
+    save_tensors,
+)
+from cautious.io.content_names import name_in, replacing, with_stamp
+from cautious.worlds.mdp import TabularMDP
+from cautious.worlds.mdp_files import load_mdp, save_mdp, tensors_of
+
+DESCRIPTION = "policy.json"
+ENSEMBLE, TABLE, WORLD = "belief/ensemble.json", "belief.safetensors", "mdp.safetensors"
+"""Plain names; files of earlier versions have them."""
+
+
+def save_policy(folder: Path, settings: Mapping[str, Any], belief: Any, mdp: TabularMDP | None) -> None:
+    """Write a belief and a world, if there is one, then how to decide with them."""
+    if not isinstance(belief, (RewardEnsemble, TableBelief)):
+        raise InvalidInputError(
+            f"save: a belief of type {type(belief).__name__} cannot be written; a RewardEnsemble or an array can."
+        )
+    kind = "ensemble" if isinstance(belief, RewardEnsemble) else "table"
+    with replacing(folder / DESCRIPTION, ENSEMBLE, TABLE, WORLD):
+        files = {}
+        if isinstance(belief, RewardEnsemble):
+            name = with_stamp(ENSEMBLE, _stamp(belief))
+            belief.save((folder / name).parent)
+            files[name] = checksum_of(load_json(folder / name))
+        else:
+            name = with_stamp(TABLE, fingerprint_of(belief.table))
+            files[name] = save_tensors(folder / name, {"rewards": belief.table})
+        if mdp is not None:
+            name = with_stamp(WORLD, fingerprint_of(*tensors_of(mdp).values()))
+            files[name] = save_mdp(folder / name, mdp)
+        save_json(folder / DESCRIPTION, {"format": FORMAT, "belief": kind, **settings, "mdp": mdp is not None}, files)
+
+
+def _stamp(belief: RewardEnsemble) -> str:
+    """Changes with anything that is written of an ensemble."""
+    prior = () if belief.prior is None else belief.prior.tensors().values()
+    weights = fingerprint_of(belief.parameters, belief.losses, *prior)
+    return checksum_of([belief.network.name, belief.network.describe(), belief.settings, weights, belief.findings()])
+
+
+def load_policy(folder: Path, network: Any) -> tuple[dict[str, Any], RewardEnsemble | Tensor, TabularMDP | None]:
+    """How to decide, with which belief, in which world; `network` as in `RewardEnsemble.load`."""
+    path = folder / DESCRIPTION
+    found = load_json(path)
+    if (
+        not isinstance(found, dict)
+        or found.get("format") not in FORMATS
+        or found.get("belief") not in ("ensemble", "table")
+    ):
+        raise BadFileError(f"{path}: not a policy that this version reads (format {FORMAT}).")
+    checked = False if is_early(found) else None
+    belief: RewardEnsemble | Tensor
+    if found["belief"] == "ensemble":
+        name = name_in(found, ENSEMBLE)
+        load_json(folder / name, listed(found, name), checked=checked)
+        belief = RewardEnsemble.load((folder / name).parent, network)
+    else:
+        name = name_in(found, TABLE)
+        tensors = load_tensors(folder / name, listed(found, name), checked=checked)
+        belief = pick(tensors, "rewards", folder / name)
+    world = name_in(found, WORLD)
+    mdp = load_mdp(folder / world, listed(found, world), checked=checked) if found.get("mdp") else None
+    return found, belief, mdp

@@ -1,0 +1,306 @@
+"""`CautiousPolicy`: a belief and a solver behind one `decide`, and behind the `predict` that Stable-Baselines3's users know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cautious.beliefs.datasets.observations import as_batch
+from cautious.beliefs.familiar_spread import FEWEST, FamiliarSpread, in_units_of
+from cautious.beliefs.table_belief import TableBelief, state_numbers
+from cautious.errors import BadFileError, InvalidInputError
+from cautious.ops.risk import KofN
+from cautious.parallel import single_threaded
+from cautious.policy.decision import (
+    Decision,
+    decision_of,
+    has_disagreement,
+    ordinary_policy,
+    spread_of,
+    total_variation,
+    with_baseline,
+)
+from cautious.policy.files import load_policy, save_policy
+from cautious.progress import Progress
+from cautious.seeding import make_rng
+from cautious.solvers.bandit import solve_bandit
+from cautious.solvers.mdp import solve_mdp
+from cautious.solvers.solve import parse_levels
+from cautious.types import (
+    Sampling,
+    as_float_tensor,
+    as_folder,
+    as_number,
+    as_path,
+    check_shape,
+    check_size,
+    parse_choice,
+    parse_count,
+    parse_flag,
+)
+from cautious.worlds.mdp import TabularMDP
+
+NUM_ITERATIONS = 200
+"""T of the solver in an MDP and with queue sampling, where none is named."""
+MOST_ITERATIONS = 300
+"""Of a state's own game, where none are named; many end long before, certified."""
+TOLERANCE = 1e-4
+"""A state's game ends when its gap is at most this share of the range of the rewards there."""
+
+
+class Belief(Protocol):
+    """Anything that says what M models think each action pays."""
+
+    def rewards(self, states: Any) -> Tensor:
+        """[M, S, A]."""
+        ...
+
+
+class CautiousPolicy:
+    """Acts as usual where the models of a belief agree, and carefully where they do not.
+
+    Each state is a problem of its own (the single-state regime), so that a decision does not depend on what else is asked.
+    With `mdp`, actions move the world: the whole policy is solved once, and a state is its number.
+
+    >>> import torch
+    >>> gamble_or_help = torch.tensor([[[1.0, 0.25]], [[0.0, 0.25]]])  # two models, one state, two actions
+    >>> decision = CautiousPolicy(gamble_or_help, "1-of-2").decide([0])
+    >>> decision.action.tolist(), decision.ordinary.tolist(), [round(x) for x in decision.caution.tolist()]
+    ([1], [[1.0, 0.0]], [1])
+    """
+
+    @single_threaded
+    def __init__(
+        self,
+        belief: Belief | Tensor | np.ndarray,
+        level: KofN | str = "1-of-20",
+        *,
+        mdp: TabularMDP | None = None,
+        num_iterations: int | None = None,
+        sampling: str = "exact",
+        seed: int = 0,
+        familiar_states: Any = None,
+        tolerance: float = TOLERANCE,
+    ) -> None:
+        """Wrap a belief.
+
+        Args:
+            belief: A `RewardEnsemble`, an array [M, S, A], or anything with ``rewards(states) -> [M, B, A]``. With `mdp`, an
+                array [M, S, A].
+            level: How cautious: a `KofN` or ``"k-of-n"``.
+            mdp: The world, where actions move it.
+            num_iterations: T of the solver. If not given, 200 in an MDP or with queue sampling, and otherwise as many as each
+                state's game needs to be certified to `tolerance`, 300 at most.
+            sampling: ``"exact"`` (no chance, so that the same state gets the same decision), or the paper's ``"queue"``.
+            seed: Starts queue sampling, and draws of `predict(deterministic=False)`.
+            familiar_states: States like those of the training that no model was trained on, at least six, as `decide` takes
+                them: they set the unit of `Decision.disagreement`. Not needed where `fit_ensemble` kept some back
+                (`validation_fraction`).
+            tolerance: A state's game ends when no policy can be better by more than this share of the range of the rewards
+                there, or after `num_iterations`; `Decision.gap` says what it came to. In an MDP and with queue sampling it
+                plays no part.
+        """
+        if isinstance(belief, (str, Path)):
+            raise InvalidInputError(f"belief={str(belief)!r} is a name; pass what RewardEnsemble.load makes of it.")
+        self.belief: Any = belief if callable(getattr(belief, "rewards", None)) else TableBelief(belief)
+        self.level = KofN.parse(level)
+        self.mdp = mdp
+        self._num_iterations = None if num_iterations is None else parse_count(num_iterations, "num_iterations")
+        if not 0 <= as_number(tolerance) < 1:
+            raise InvalidInputError(
+                f"tolerance={tolerance!r} must be in [0, 1): a share of the range of a state's rewards."
+            )
+        self._tolerance = float(tolerance)
+        self._sampling = parse_choice(Sampling, sampling, "sampling")
+        self._draws = make_rng(seed, "predict")
+        self._seed = int(seed)
+        num_models = getattr(self.belief, "num_models", None)
+        if num_models is not None:
+            self.level.rank_weights(num_models)  # says so if n exceeds the models there are
+        self._table = None if mdp is None else self._solve_mdp(mdp, [self.level], None)
+        self._own_familiar = None if familiar_states is None else self._familiar_spread(familiar_states)
+
+    @property
+    def familiar(self) -> FamiliarSpread | None:
+        """How far the models differ in familiar states, the unit of `Decision.disagreement`; None if no such state is known."""
+        known = self._own_familiar or getattr(self.belief, "familiar", None)
+        return known if isinstance(known, FamiliarSpread) else None  # a belief of one's own may call something else so
+
+    def decide(self, states: Any) -> Decision:
+        """What to do in each state.
+
+        Args:
+            states: One row a state, as the belief takes them; with an array as belief, or an MDP, their numbers [B].
+        """
+        if self._table is not None:
+            numbers = state_numbers(states, self._table[1].shape[1])
+            cautious, ordinary = (policies[0, numbers] for policies in self._table)
+            opinions = self.belief.rewards(numbers)
+            return decision_of(cautious, ordinary, lambda: opinions, in_units_of(self.familiar, spread_of(opinions)))
+        rewards = self._rewards(states)  # a belief of the user's own may use all threads
+        policies, ordinary, gap = self.solve_states(rewards, [self.level])
+        disagreement = in_units_of(self.familiar, spread_of(rewards))
+        return decision_of(policies[0], ordinary, lambda: rewards, disagreement, gap[0])
+
+    def _familiar_spread(self, states: Any) -> FamiliarSpread:
+        found = FamiliarSpread.of(spread_of(self._rewards(states)))
+        if found is None:
+            raise InvalidInputError(
+                f"familiar_states: fewer than {FEWEST} say too little; give as many, better 20 or more."
+            )
+        return found
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[Any, Any]:
+        """The action for one observation or a batch of them, as Stable-Baselines3's models offer it.
+
+        Args:
+            observation: One state, or a batch with one row each.
+            state: Not used: the policy has no memory. It is handed back.
+            episode_start: Not used.
+            deterministic: The most likely action; otherwise one is drawn from the policy.
+
+        Returns:
+            The action (or an array of them), and `state`.
+        """
+        likely = parse_flag(deterministic, "deterministic")
+        single, states = as_batch(observation, getattr(self.belief, "state_shape", None))
+        decision = self.decide(states)
+        actions = decision.action.numpy() if likely else self.drawn(decision.probabilities.numpy())
+        return (actions[0] if single else actions), state
+
+    @single_threaded
+    def caution_at(self, levels: Sequence[KofN], states: Any, progress: Progress | None = None) -> Tensor:
+        """Caution that other levels would show in these states, [L, B], all solved in one call."""
+        return total_variation(*self.policies_at(levels, states, progress))
+
+    @single_threaded
+    def policies_at(
+        self, levels: Sequence[KofN], states: Any, progress: Progress | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """What other levels would do in these states, and the ordinary policy beside each, twice [L, B, A]; in one call."""
+        levels = parse_levels(levels)
+        if self.mdp is not None:
+            policies, ordinary = self._solve_mdp(self.mdp, levels, progress)
+            numbers = state_numbers(states, self.mdp.num_states)
+            policies, ordinary = policies[:, numbers], ordinary[:, numbers]
+        else:
+            policies, ordinary, _ = self.solve_states(self._rewards(states), levels, progress)
+        return policies, ordinary.expand_as(policies)
+
+    def save(self, folder: Path | str) -> None:
+        """Write the policy with its belief (safetensors, JSON)."""
+        save_policy(as_folder(folder), self.described(), self.belief, self.mdp)
+
+    @classmethod
+    def load(cls, folder: Path | str, network: Any = None) -> CautiousPolicy:
+        """Read what `save` wrote; runs no code from it. `network` as in `RewardEnsemble.load`."""
+        path = as_path(folder, "folder")
+        found, belief, mdp = load_policy(path, network)
+        if "fallback" in found:
+            raise BadFileError(f"{path}: a rule with a fallback action; read it with cautious.FallbackRule.load.")
+        try:
+            return cls.restored(found, belief, mdp)
+        except InvalidInputError as error:
+            raise BadFileError(f"{path}: {error}") from None
+
+    def described(self) -> dict[str, Any]:
+        """How it decides, as a file has it."""
+        own = {} if self._own_familiar is None else {"familiar": self._own_familiar.describe()}
+        return {
+            "level": str(self.level),
+            "num_iterations": self._num_iterations,
+            "sampling": str(self._sampling),
+            "seed": self._seed,
+            "tolerance": self._tolerance,
+            **own,
+        }
+
+    @classmethod
+    def restored(cls, described: Mapping[str, Any], belief: Any, mdp: TabularMDP | None) -> CautiousPolicy:
+        """The policy that `described` tells of, with its belief and world; `InvalidInputError` where it tells of none."""
+        options = {name: described.get(name) for name in ("num_iterations", "sampling", "seed")}
+        options["tolerance"] = described.get("tolerance", TOLERANCE)
+        policy = cls(belief, described.get("level"), mdp=mdp, **options)  # type: ignore[arg-type]
+        policy._own_familiar = FamiliarSpread.read(described.get("familiar"))
+        return policy
+
+    def _rewards(self, states: Any) -> Tensor:
+        rewards = as_float_tensor(self.belief.rewards(states), "belief")
+        check_shape(rewards, "M S A", "belief")
+        check_size(rewards, "belief")
+        return rewards
+
+    @single_threaded
+    def solve_states(
+        self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What levels do where the models say `rewards` [M, B, A]: policies [L, B, A], the ordinary one [B, A], gaps [L, B].
+
+        What `decide` does with what its belief says, for any levels. A game is played only where models differ; level n-of-n,
+        the mean of all that are drawn, is the ordinary policy.
+        """
+        for level in levels:
+            level.rank_weights(len(rewards))  # says so if n exceeds the models there are
+        ordinary = ordinary_policy(rewards)
+        policies, gaps = ordinary.repeat(len(levels), 1, 1), torch.zeros(len(levels), len(ordinary)).double()
+        states = has_disagreement(rewards, ordinary).nonzero().flatten()
+        played = [number for number, level in enumerate(levels) if level.k < level.n]
+        if played and len(states):
+            found = self._play(rewards[:, states.to(rewards.device)], [levels[number] for number in played], progress)
+            for number, policy, gap in zip(played, *found, strict=True):
+                policies[number, states], gaps[number, states] = policy, gap
+        elif progress is not None:
+            progress(1, 1)
+        return policies, ordinary, gaps
+
+    def _play(self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
+        """The best policies that the games of some states [M, b, A] come to, [L, b, A], and their gaps [L, b]."""
+        if self._sampling is Sampling.EXACT and rewards.device.type == "cpu":
+            from cautious.solvers.per_state import play_states  # loads the compiler: only where a game is played
+
+            most = MOST_ITERATIONS if self._num_iterations is None else self._num_iterations
+            games = play_states(rewards, levels, num_iterations=most, tolerance=self._tolerance, progress=progress)
+            return games.policy, games.upper - games.lower
+        solution = solve_bandit(
+            rewards,
+            list(levels),
+            regime="single-state",
+            num_iterations=self._num_iterations or NUM_ITERATIONS,
+            sampling=self._sampling,
+            seed=self._seed,
+            track_exact=True,
+            progress=progress,
+        )
+        best = solution.best_policy
+        return best.cpu(), solution.certificate(best).gap.cpu()
+
+    def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
+        """Policies of levels in all states of an MDP, and the ordinary one beside each, twice [L, S, A]."""
+        if not isinstance(self.belief, TableBelief):
+            raise InvalidInputError("belief: with an MDP it must be an array [M, S, A] over the MDP's states.")
+        solution = solve_mdp(
+            mdp,
+            self.belief.table,
+            list(levels),
+            num_iterations=self._num_iterations or NUM_ITERATIONS,
+            sampling=self._sampling,
+            seed=self._seed,
+            progress=progress,
+        )
+        return with_baseline(solution.best_policy, levels, self.belief.table, mdp)
+
+    def drawn(self, probabilities: np.ndarray) -> np.ndarray:
+        """One action a row, drawn from the policy [B, A]: [B]."""
+        uniform = self._draws.random((len(probabilities), 1)) * probabilities.sum(axis=1, keepdims=True)
+        return np.minimum((probabilities.cumsum(axis=1) <= uniform).sum(axis=1), probabilities.shape[1] - 1)

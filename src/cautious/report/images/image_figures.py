@@ -1,0 +1,179 @@
+"""Every figure of an image run by its id: the paper's kinds, and what the paper lacks."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from cautious.experiments.images.settings import Setting
+from cautious.experiments.store import Store
+from cautious.report.images.action_figures import distribution_figure, heat_map_figure
+from cautious.report.images.curve_figures import convergence_figure, dial_figure, models_figure, quantities_of
+from cautious.report.images.image_run import BITS, HELP, INDEX, INDEX_HELP_AS_ZERO, ImageRun, bit_words
+from cautious.report.images.sample_figures import samples_figure
+from cautious.report.images.violin_figures import violin_figure
+from cautious.report.plotting import FigureEntry
+
+STARS = (
+    " All-images regime left, single-image regime right; f is fashion, α letters. A star is a run, a violin their spread, "
+    "a bar their mean; optim is the mean over networks with its 95 % interval."
+)
+
+
+def image_figures(store: Store) -> dict[str, FigureEntry]:
+    """Figure id -> (caption, how to draw it), in the order of the report.
+
+    What the run lacks altogether (letters that were not at hand, studies not yet run) has no figure; a missing part of
+    a figure says so in its place.
+    """
+    run = ImageRun(store)
+    return {
+        **_main(run),
+        **_dial(run),
+        **_samples(run),
+        **_sensitivity(run),
+        **_distributions(run),
+        **_heat_maps(run),
+        **_convergence(run),
+    }
+
+
+def _shown_variants(run: ImageRun) -> list[str]:
+    """The ensembles that the paper's appendix draws one by one, of those with any behaviour in the store."""
+    if run.setting is Setting.DRAWS:
+        return []  # one figure shows all draws side by side
+    wanted = run.variants_by("fraction") if run.task.name == "data-extent" else [run.main]
+    return [name for name in wanted if _any_stage(run, name)]
+
+
+def _any_stage(run: ImageRun, variant: str, study: str = "behaviour", images: str | None = None) -> bool:
+    sets = run.sets if images is None else [images]
+    return any(run.store.has(run.stage(variant, name, bit, study)) for name in sets for bit in run.bits)
+
+
+def _words(variant: str, run: ImageRun) -> str:
+    """An ensemble in words, where a task draws several."""
+    return f"; {run.words_for(variant)}" if _several(run) else ""
+
+
+def _several(run: ImageRun) -> bool:
+    return run.task.name == "data-extent"
+
+
+def _suffix(variant: str, run: ImageRun) -> str:
+    return f"-{variant}" if _several(run) else ""
+
+
+def _main(run: ImageRun) -> dict[str, FigureEntry]:
+    """The paper's main figure of the task; that of data extent is its sensitivity figure."""
+    if _several(run) or not any(_any_stage(run, run.main, images=images) for images in run.novel):
+        return {}
+    found: dict[str, FigureEntry] = {}
+    rows = {
+        HELP: ("help", "How often help is asked for on novel images."),
+        INDEX: ("index", f"{_index_words(run)}."),
+        INDEX_HELP_AS_ZERO: (
+            "index-help-as-zero",
+            "The mean action index with help counted as 0, so that it falls as help takes the place of labels, as the paper "
+            "has it (claim HA3).",
+        ),
+    }
+    for name in [*quantities_of(run), *([INDEX_HELP_AS_ZERO] if run.task.help_bit else [])]:
+        ident, caption = rows[name]
+        found[ident] = (caption + STARS, partial(violin_figure, rows=[(run.main, name)]))
+    return found
+
+
+def _index_words(run: ImageRun) -> str:
+    """What an index is the mean of."""
+    return "The mean action index" + (
+        " among the labels, where one is taken" if run.task.help_action is not None else ""
+    )
+
+
+def _sensitivity(run: ImageRun) -> dict[str, FigureEntry]:
+    """One row of panels a help reward, or a share of the digits."""
+    if len(run.variants) < 2:
+        return {}
+    by, words = ("fraction", "share of the digits") if _several(run) else ("help_reward", "reward of help")
+    words = "draw of the digits" if run.setting is Setting.DRAWS else words
+    variants = [name for name in run.variants_by(by) if any(_any_stage(run, name, images=each) for each in run.novel)]
+    if len(variants) < (1 if _several(run) else 2):
+        return {}
+    found: dict[str, FigureEntry] = {}
+    for name in quantities_of(run):
+        ident = "help" if name == HELP else "index"
+        caption = f"{'Help' if name == HELP else _index_words(run)} by {words}, a row each.{STARS}"
+        found[f"sensitivity-{ident}"] = (caption, partial(violin_figure, rows=[(each, name) for each in variants]))
+    return found
+
+
+def _convergence(run: ImageRun) -> dict[str, FigureEntry]:
+    found: dict[str, FigureEntry] = {}
+    for variant in _shown_variants(run):
+        for bit in run.bits:
+            caption = f"Value under the sampled k-of-N reward in each iteration{_words(variant, run)}{_bit(bit)}. Thin: a run."
+            caption += " Bold: their mean. All-images regime above, single-image below."
+            ident = f"convergence{_suffix(variant, run)}{_bit_suffix(bit)}"
+            found[ident] = (caption, partial(convergence_figure, variant=variant, bit=bit))
+    return found
+
+
+def _distributions(run: ImageRun) -> dict[str, FigureEntry]:
+    found: dict[str, FigureEntry] = {}
+    among = " among the labels" if run.task.help_action is not None else ""
+    dotted = f" Dotted: each policy's mean action index{among}." if run.task.weighted_loss else ""
+    for variant in _shown_variants(run):
+        for bit in run.bits:
+            caption = f"Actions that each policy takes on novel images{_words(variant, run)}{_bit(bit)}.{dotted}"
+            ident = f"actions{_suffix(variant, run)}{_bit_suffix(bit)}"
+            found[ident] = (caption, partial(distribution_figure, variant=variant, bit=bit))
+    return found
+
+
+def _heat_maps(run: ImageRun) -> dict[str, FigureEntry]:
+    found: dict[str, FigureEntry] = {}
+    for variant in _shown_variants(run):
+        for images in run.novel:
+            if _any_stage(run, variant, images=images):
+                what = "letter, upper and lower case together" if images == "letters" else "class of clothing"
+                caption = f"How often each action is taken on each {what}{_words(variant, run)}."
+                ident = f"by-label-{images}{_suffix(variant, run)}"
+                found[ident] = (caption, partial(heat_map_figure, variant=variant, images=images))
+    return found
+
+
+def _dial(run: ImageRun) -> dict[str, FigureEntry]:
+    found: dict[str, FigureEntry] = {}
+    which = f" ({run.words_for(run.main)})" if len(run.variants) > 1 else ""
+    if _any_stage(run, run.main, "dial"):
+        caption = f"The full caution dial: every k of N = 20, exact sampling{which}. Not in the paper."
+        found["dial"] = (caption, dial_figure)
+    if _any_stage(run, run.main, "models"):
+        caption = (
+            f"How few models are enough: {run.levels[0]} on random parts of the ensemble{which}, by the paper's queue and by "
+            "exact sampling; mean and range over parts. At its full size every part is the whole. Not in the paper."
+        )
+        found["models"] = (caption, models_figure)
+    return found
+
+
+def _samples(run: ImageRun) -> dict[str, FigureEntry]:
+    found: dict[str, FigureEntry] = {}
+    action = "action" if run.task.help_action is None else "action (H is help)"
+    if run.setting is Setting.DRAWS:
+        return found
+    for images in run.sets:
+        for bit in run.bits:
+            if run.store.has(run.stage(run.main, images, bit)):
+                caption = f"Pictures of {images}{_bit(bit)}, what the models expect of each {action}, and what is done."
+                draw = partial(samples_figure, images=images, bit=bit)
+                found[f"samples-{images}{_bit_suffix(bit)}"] = (f"{caption} Not in the paper.", draw)
+    return found
+
+
+def _bit(bit: bool | None) -> str:
+    return "" if bit is None else f", {bit_words(bit)}"
+
+
+def _bit_suffix(bit: bool | None) -> str:
+    return "" if bit is None else f"-{BITS[bit]}"

@@ -1,0 +1,198 @@
+"""An image run as its tables, figures and claims read it: stages that may be missing, runs as arrays."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cautious.experiments.images.experiment import Stage
+from cautious.experiments.images.inputs import TEST_SETS
+from cautious.experiments.images.settings import Setting, image_experiment_at
+from cautious.experiments.store import Store
+from cautious.types import Regime
+from cautious.worlds.data.sources import complete_size
+from cautious.worlds.image_tasks import ImageTask, RewardUnit, image_task
+
+REGIMES = {Regime.ALL_STATES: "all-images", Regime.SINGLE_STATE: "single-image"}
+"""The regimes in the paper's words for images."""
+NOVEL = ("fashion", "letters")
+HELP, INDEX, INDEX_HELP_AS_ZERO = "help_probability", "index", "index_help_as_zero"
+"""What shows caution: how often help is asked for; the mean index of the labels, where one is taken; and the same with help
+counted as an index of 0, as the paper's text has it (deviation D11)."""
+BITS = {None: "", True: "available", False: "unavailable"}
+PAPER_MODELS = 2000
+PAPER_DIGITS, PAPER_LETTERS = complete_size("digits", "train"), complete_size("letters", "test")
+PAPER_SETS = {
+    "digits, train": PAPER_DIGITS,
+    "digits, test": complete_size("digits", "test"),
+    "fashion, test": complete_size("fashion", "test"),
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a finished stage of behaviour holds: one variant on one set of images."""
+
+    numbers: dict[str, Any]
+
+    @property
+    def levels(self) -> list[str]:
+        """Most cautious first."""
+        return list(self.numbers["levels"])
+
+    def runs(self, regime: Regime, name: str) -> Tensor:
+        """One quantity of each level and run, [L, R]; NaN where there was nothing to measure."""
+        return as_tensor(self.numbers["behaviour"][str(regime)][name])
+
+    def means(self, regime: Regime, name: str) -> Tensor:
+        """Mean over the runs, [L]."""
+        return self.runs(regime, name).nanmean(dim=1)
+
+    def optim(self, name: str) -> float:
+        """Mean over the networks' own greedy policies; NaN where there was nothing to measure."""
+        return _number(self.numbers["optim"][name]["mean"])
+
+    def optim_half_width(self, name: str) -> float:
+        """Half of that mean's 95 % interval."""
+        return _number(self.numbers["optim"][name]["half_width"])
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+class ImageRun:
+    """A store of one of the image experiments."""
+
+    def __init__(self, store: Store) -> None:
+        """Wrap an opened store."""
+        self.store = store
+        self.settings: dict[str, Any] = store.manifest["settings"]
+        self.task: ImageTask = image_task(store.manifest["experiment"])
+
+    @cached_property
+    def variants(self) -> list[str]:
+        """Names of the ensembles, the main one first."""
+        return list(self.settings["variants"])
+
+    @cached_property
+    def setting(self) -> Setting:
+        """Which of the task's settings was run. Runs from before there was a choice have the printed rewards."""
+        if "-draw-" in self.main:
+            return Setting.DRAWS
+        unit = self.settings["variants"][self.main].get("unit", RewardUnit.AS_PRINTED)
+        return Setting.AS_PRINTED if self.task.weighted_loss and unit == RewardUnit.AS_PRINTED else Setting.MAIN
+
+    @property
+    def main(self) -> str:
+        """The task's main ensemble."""
+        return self.variants[0]
+
+    @property
+    def levels(self) -> list[str]:
+        """Most cautious first."""
+        return list(self.settings["levels"])
+
+    @property
+    def bits(self) -> tuple[bool | None, ...]:
+        """Whether help is available: both, or None where the task has no such bit."""
+        return (True, False) if self.task.help_bit else (None,)
+
+    @property
+    def sets(self) -> list[str]:
+        """Sets of images that the run was given, finished or not."""
+        return [name for name in TEST_SETS if f"{name}, test" in self.settings["data"]]
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """Where each set came from, as far as the run says so; early manifests did not, but stages do."""
+        if "origins" in self.store.manifest:
+            return dict(self.store.manifest["origins"])
+        found = {name: self.measured(self.main, name, self.bits[0]) for name in self.sets}
+        told = {f"{name}, test": seen.numbers.get("origin") for name, seen in found.items() if seen is not None}
+        return {name: origin for name, origin in told.items() if origin is not None}
+
+    @property
+    def novel(self) -> list[str]:
+        """Those of them that are novel."""
+        return [name for name in self.sets if name in NOVEL]
+
+    def variants_by(self, setting: str) -> list[str]:
+        """The ensembles in rising order of one of their settings."""
+        return sorted(self.variants, key=lambda name: self.settings["variants"][name][setting])
+
+    def words_for(self, variant: str) -> str:
+        """What sets an ensemble apart from the others of its task."""
+        settings = self.settings["variants"][variant]
+        if self.task.name == "data-extent":
+            draw = f", draw {variant.rsplit('-', 1)[1]}" if self.setting is Setting.DRAWS else ""
+            return f"{round(100 * settings['fraction'])} % of the digits{draw}"
+        return "" if settings["help_reward"] is None else f"help pays {settings['help_reward']:g}"
+
+    def stage(self, variant: str, images: str, bit: bool | None = None, study: str = "behaviour") -> str:
+        """A stage's name in the store."""
+        return Stage(variant, images, bit, study).name
+
+    def measured(self, variant: str, images: str, bit: bool | None = None) -> Measured | None:
+        """Behaviour of a variant on a set, or None if that was not run."""
+        name = self.stage(variant, images, bit)
+        return Measured(self.store.numbers(name)) if self.store.has(name) else None
+
+    def arrays(self, variant: str, images: str, bit: bool | None = None) -> dict[str, Tensor] | None:
+        """The arrays of the same stage."""
+        name = self.stage(variant, images, bit)
+        return self.store.arrays(name) if self.store.has(name) else None
+
+    def study(self, kind: str, images: str, bit: bool | None = None) -> dict[str, Any] | None:
+        """Numbers of the main variant's "dial" or "models" study on a set, or None."""
+        name = self.stage(self.main, images, bit, kind)
+        return self.store.numbers(name) if self.store.has(name) else None
+
+    def num_models(self, variant: str) -> int:
+        """How many models an ensemble has."""
+        return int(self.settings["variants"][variant]["training"]["num_models"])
+
+    def num_images(self, data: str) -> int:
+        """How many images of a set such as "digits, train" the run used."""
+        return int(self.settings["data"][data].split()[0])
+
+    def has_paper_sizes(self, *variants: str) -> bool:
+        """Whether these ensembles (all, if none is named) are trained, solved and judged at the paper's sizes."""
+        experiment = image_experiment_at(self.task.name, "paper", setting=self.setting)
+        wanted = {variant.name: variant for variant in experiment.variants}
+        for name in variants or self.variants:
+            training, paper = self.settings["variants"][name]["training"], asdict(wanted[name].training)
+            if any(training[part] != paper[part] for part in paper if part != "seed"):
+                return False
+        runs = (self.settings["num_iterations"], self.settings["num_runs"]) == (100, 10)
+        return runs and all(self.num_images(images) == count for images, count in PAPER_SETS.items())
+
+
+def as_tensor(values: Any) -> Tensor:
+    """Nested lists as numbers, float64; None, which JSON has for "nothing to measure", as NaN."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list):
+            return [plain(part) for part in value]
+        return float("nan") if value is None else value
+
+    return torch.tensor(plain(values), dtype=torch.float64)
+
+
+def bit_words(bit: bool | None) -> str:
+    """Whether help is there, in words; empty where the task has no such bit."""
+    return "" if bit is None else f"help {BITS[bit]}"
+
+
+def in_words(*parts: str) -> str:
+    """What there is of several parts, between commas.
+
+    >>> in_words("fashion", "", "single-image")
+    'fashion, single-image'
+    """
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,146 @@
+"""What the report of each experiment holds: title, introduction, tables, figures, claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cautious.errors import InvalidInputError
+from cautious.experiments.store import Store
+from cautious.report.claims.driving_ledger import driving_ledger
+from cautious.report.claims.image_ledger import image_ledger
+from cautious.report.claims.ledger import ClaimResult
+from cautious.report.driving.driving_figures import FIGURES
+from cautious.report.driving.driving_tables import driving_tables
+from cautious.report.images.image_figures import image_figures
+from cautious.report.images.image_run import ImageRun
+from cautious.report.images.image_tables import image_tables
+from cautious.report.plotting import FigureEntry
+from cautious.report.tables import Table
+
+
+@dataclass(frozen=True)
+class ReportSpec:
+    """The report of one experiment; everything but the words is read from the store."""
+
+    title: str
+    intro: str
+    tables: Callable[[Store], list[Table]]
+    figures: Callable[[Store], Mapping[str, FigureEntry]]
+    ledger: Callable[[Store, Store | None], list[ClaimResult]]
+    """Of a run, and of another one that it is compared with, where that is at hand."""
+    trained: Callable[[Store], str]
+    """How many models, trained how, on what."""
+
+
+def _driving_training(store: Store) -> str:
+    return _training(store.manifest["settings"]["training"])
+
+
+def _image_training(store: Store) -> str:
+    run = ImageRun(store)
+    parts = [f"{name}: {_training(variant['training'])}" for name, variant in run.settings["variants"].items()]
+    for name, what in run.settings["data"].items():
+        origin = run.origins.get(name)
+        parts.append(f"{name}: {what}" + ("" if origin is None else f" ({origin})"))
+    return "; ".join(parts)
+
+
+def facts_of(store: Store) -> str:
+    """What stands above a report: models, data, runs, hardware, date, commit and versions, of all that made it."""
+    manifest, hardware = store.manifest, store.manifest["hardware"]
+    facts = (
+        f"{report_spec(store).trained(store)}; {manifest['settings']['num_runs']} runs; "
+        f"{hardware['gpu'] or hardware['cpu']}, {hardware['cores']} cores; "
+        f"{manifest['date'][:10]}; commit {manifest['commit']}; torch {manifest['versions']['torch']}"
+    )
+    others: dict[str, list[str]] = {}
+    for stage in store.stages():
+        if provenance := store.provenance(stage):
+            others.setdefault(", ".join(f"{name} {value}" for name, value in provenance.items()), []).append(stage)
+    return "; ".join([facts, *(f"with {what}: {', '.join(stages)}" for what, stages in others.items())])
+
+
+def _training(training: Mapping[str, Any]) -> str:
+    return f"{training['num_models']:,} models x {training['num_epochs']:,} epochs, seed {training['seed']}"
+
+
+def _images(title: str, intro: str) -> ReportSpec:
+    return ReportSpec(title, intro, image_tables, image_figures, image_ledger, _image_training)
+
+
+KNOW = (
+    " Reward models were trained on digits alone; then come clothing and letters, of which no model was told anything. A "
+    "k-of-n policy heeds the k of every n models that expect the worst of it."
+)
+CONTENTS = {
+    "driving": ReportSpec(
+        "Driving: learning to be cautious",
+        "Reward models were trained where obstacles lie in the ditches only. Then obstacles appear on the road. No model "
+        "was ever told what that means; a k-of-20 policy heeds the k of 20 models that expect the worst of it.",
+        driving_tables,
+        lambda store: FIGURES,
+        lambda store, beside: driving_ledger(store),
+        _driving_training,
+    ),
+    "ask-for-help": _images(
+        "Ask for help: learning to be cautious",
+        "A right label pays 1, a wrong one nothing, asking for help a little, always." + KNOW,
+    ),
+    "non-obvious": _images(
+        "Non-obvious caution: learning to be cautious",
+        "High labels pay more when right and cost more when wrong: no action is marked as the cautious one." + KNOW,
+    ),
+    "help-if-available": _images(
+        "Help if available: learning to be cautious",
+        "Labels pay as in the non-obvious task; help pays a little where a signal says that it is there, and costs more "
+        "than any mistake where it is not." + KNOW,
+    ),
+    "data-extent": _images(
+        "Data extent: learning to be cautious",
+        "Asking for help with noisy rewards, learnt from 1 %, 10 % and all of the digits." + KNOW,
+    ),
+}
+"""Experiment -> its report."""
+
+
+def report_spec(store: Store) -> ReportSpec:
+    """The report of a run's experiment."""
+    experiment = store.manifest["experiment"]
+    if experiment not in CONTENTS:
+        known = ", ".join(map(repr, CONTENTS))
+        raise InvalidInputError(f"{store.folder}: no report is known for experiment {experiment!r}, only for {known}.")
+    return CONTENTS[experiment]
+
+
+def tables_of(store: Store) -> list[Table]:
+    """Every table of a run."""
+    return report_spec(store).tables(store)
+
+
+def figures_of(store: Store) -> Mapping[str, FigureEntry]:
+    """Figure id -> (caption, how to draw it)."""
+    return report_spec(store).figures(store)
+
+
+def chosen_of(store: Store, names: Sequence[str]) -> tuple[list[Table], dict[str, FigureEntry]]:
+    """The tables and figures with these ids."""
+    tables = {table.id: table for table in tables_of(store)}
+    figures = figures_of(store)
+    unknown = [name for name in names if name not in tables and name not in figures]
+    if unknown:
+        known = ", ".join(map(repr, (*tables, *figures)))
+        raise InvalidInputError(f"{unknown[0]!r} is no table or figure of this run; it has {known}.")
+    found = {name: figures[name] for name in names if name in figures}
+    return [tables[name] for name in names if name in tables], found
+
+
+def ledger_of(store: Store, beside: Store | None = None) -> list[ClaimResult]:
+    """The claims that a run is about, judged.
+
+    Args:
+        store: The run.
+        beside: For draws of 1 % of the digits, the run of data-extent that they are compared with.
+    """
+    return report_spec(store).ledger(store, beside)

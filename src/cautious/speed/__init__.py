@@ -1,1 +1,0 @@
-"""How fast this machine is, beside what one would do otherwise."""

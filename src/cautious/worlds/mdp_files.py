@@ -1,0 +1,36 @@
+"""A world on disk: tensors "transitions" [S, A, S] or [S*A, S], "initial_state_dist" [S] and "discount" (one number)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from cautious.errors import BadFileError
+from cautious.io.arrays import load_tensors, pick, save_tensors
+from cautious.worlds.mdp import TabularMDP
+
+
+def save_mdp(path: Path, mdp: TabularMDP) -> str:
+    """Write a world; returns the file's checksum."""
+    return save_tensors(path, tensors_of(mdp))
+
+
+def tensors_of(mdp: TabularMDP) -> dict[str, Tensor]:
+    """What a file holds of a world."""
+    parts = {"transitions": mdp.transitions.to_dense(), "initial_state_dist": mdp.initial_state_dist}
+    return {**parts, "discount": torch.tensor(mdp.discount, dtype=torch.float64)}
+
+
+def load_mdp(path: Path, expected: str | None = None, *, checked: bool | None = None) -> TabularMDP:
+    """Read a world; a two-dimensional table of transitions is taken as sparse. The rest is as in `load_tensors`."""
+    tensors = load_tensors(path, expected, checked=checked)
+    transitions, start, discount = (
+        pick(tensors, name, path) for name in ("transitions", "initial_state_dist", "discount")
+    )
+    if discount.numel() != 1:
+        raise BadFileError(f"{path}: 'discount' must be one number, got shape {list(discount.shape)}.")
+    if transitions.dim() == 2:
+        transitions = transitions.to_sparse()
+    return TabularMDP(transitions, start, float(discount))
