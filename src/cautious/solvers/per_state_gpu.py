@@ -1,0 +1,121 @@
+"""The games of `solvers.per_state` on a GPU: one program per state and level plays a whole game in registers.
+
+The same iteration, bounds and stopping rule in float64. Sums have the GPU's order, so a policy may differ from the CPU's in
+its last digits, and a game may stop one iteration earlier or later; both are certified by their own bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from cautious.ops.risk import KofN
+from cautious.solvers.per_state import CHECK_AVERAGE, StateGames
+
+MOST_MODELS, MOST_ACTIONS = 256, 128
+"""Ranking compares all pairs of models in registers, which takes M² of them per program: beyond this, they spill."""
+SMALLEST_BLOCK = 16
+
+
+def fits(rewards: Tensor) -> bool:
+    """Whether rewards [M, S, A] are few enough per state for a program."""
+    return rewards.shape[0] <= MOST_MODELS and rewards.shape[2] <= MOST_ACTIONS
+
+
+def play_states_on_gpu(rewards: Tensor, levels: Sequence[KofN], *, num_iterations: int, tolerance: float) -> StateGames:
+    """Play the game of every state at every level.
+
+    Args:
+        rewards: What each of M models says each action pays, [M, S, A], on a GPU; M and A such that it `fits`.
+        levels: L levels.
+        num_iterations: Iterations of a game at most.
+        tolerance: A game ends when its gap is at most this share of the range of the state's rewards.
+    """
+    num_models, num_states, num_actions = rewards.shape
+    device = rewards.device
+    weights = torch.stack([level.rank_weights(num_models) for level in levels]).double().to(device)
+    policy = torch.empty(len(levels), num_states, num_actions, dtype=torch.float64, device=device)
+    bounds = torch.empty(2, len(levels), num_states, dtype=torch.float64, device=device)
+    block_models = max(SMALLEST_BLOCK, triton.next_power_of_2(num_models))
+    block_actions = max(SMALLEST_BLOCK, triton.next_power_of_2(num_actions))
+    _play[(num_states, len(levels))](
+        rewards, weights, policy, bounds, float(tolerance), num_iterations, num_models, num_states, num_actions,
+        *rewards.stride(), CHECK=CHECK_AVERAGE, M=block_models, A=block_actions,
+        num_warps=4 if block_models <= 128 else 8,
+    )  # fmt: skip
+    return StateGames(policy, *bounds)
+
+
+@triton.jit
+def _evaluate(rewards, policy, weights, model, valid, num_models):
+    """The mixture [A] that answers a policy [A], and the policy's exact k-of-N value."""
+    values = tl.sum(policy[:, None] * rewards, axis=0)  # [M]
+    ranked = tl.where(valid, values, float("inf"))
+    # A model's rank is how many are worse, ties by number: no sort, so that nothing leaves the registers.
+    worse = ranked[:, None] < ranked[None, :]
+    tied = (ranked[:, None] == ranked[None, :]) & (model[:, None] < model[None, :])
+    rank = tl.sum((worse | tied).to(tl.int32), axis=0)  # [M]
+    weight = tl.load(weights + rank, mask=valid & (rank < num_models), other=0.0)
+    return tl.sum(weight[None, :] * rewards, axis=1), tl.sum(weight * tl.where(valid, values, 0.0), axis=0)
+
+
+@triton.jit
+def _play(
+    rewards, rank_weights, policies, bounds, tolerance, num_iterations, num_models, num_states, num_actions,
+    model_stride, state_stride, action_stride, CHECK: tl.constexpr, M: tl.constexpr, A: tl.constexpr,
+):  # fmt: skip
+    """One game per program, [A, M] in registers: its best policy, that policy's value and the bound on all values."""
+    state, level = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
+    model, action = tl.arange(0, M), tl.arange(0, A)
+    valid, acts = model < num_models, action < num_actions
+    at = rewards + state * state_stride + model[None, :].to(tl.int64) * model_stride + action[:, None] * action_stride
+    inside = valid[None, :] & acts[:, None]
+    own = tl.load(at, mask=inside, other=0.0).to(tl.float64)  # [A, M]
+    weights = rank_weights + level * num_models
+    largest_reward = tl.max(tl.max(tl.where(inside, own, float("-inf")), axis=1), axis=0)
+    smallest_reward = tl.min(tl.min(tl.where(inside, own, float("inf")), axis=1), axis=0)
+    limit = tolerance * (largest_reward - smallest_reward)
+
+    uniform = tl.where(acts, 1.0, 0.0).to(tl.float64) / num_actions
+    policy, best = uniform, uniform
+    regret = uniform * 0.0
+    policy_sum, mixture_sum, recent_sum = regret, regret, regret
+    lower = smallest_reward - 1.0
+    upper = largest_reward + 1.0
+    total, recent = limit * 0.0, limit * 0.0
+    t = tl.program_id(0) * 0  # a number of the GPU's from the start: it changes in the loop
+    restart = t + 1
+    while (t < num_iterations) & (upper - lower > limit):
+        mixture, value = _evaluate(own, policy, weights, model, valid, num_models)
+        best = tl.where(value >= lower, policy, best)
+        lower = tl.maximum(value, lower)
+        # Early answers to poor policies do not loosen the bound for ever.
+        keep = tl.where(t == restart, 0.0, 1.0).to(tl.float64)
+        recent_sum, recent = recent_sum * keep, recent * keep
+        restart = tl.where(t == restart, 2 * restart, restart)
+        step = (t + 1).to(tl.float64)
+        total += step
+        recent += step
+        policy_sum += step * policy
+        mixture_sum += step * mixture
+        recent_sum += step * mixture
+        largest = tl.max(tl.where(acts, mixture_sum, float("-inf")), axis=0) / total
+        largest_recent = tl.max(tl.where(acts, recent_sum, float("-inf")), axis=0) / recent
+        upper = tl.minimum(upper, tl.minimum(largest, largest_recent))
+        regret = tl.where(acts, tl.maximum(regret + mixture - value, 0.0), 0.0)
+        positive = tl.sum(regret, axis=0)
+        policy = tl.where(positive > 0.0, regret / tl.where(positive > 0.0, positive, 1.0), uniform)
+        if ((t + 1) % CHECK == 0) | (t + 1 == num_iterations):
+            average = policy_sum / tl.sum(policy_sum, axis=0)
+            _, value = _evaluate(own, average, weights, model, valid, num_models)
+            best = tl.where(value >= lower, average, best)
+            lower = tl.maximum(value, lower)
+        t += 1
+    place = level * num_states + state
+    tl.store(policies + place * num_actions + action, best, mask=acts)
+    tl.store(bounds + place, lower)
+    tl.store(bounds + num_states * tl.num_programs(1) + place, tl.maximum(upper, lower))
