@@ -44,16 +44,21 @@ def play_states_on_gpu(rewards: Tensor, levels: Sequence[KofN], *, num_iteration
     block_actions = max(SMALLEST_BLOCK, triton.next_power_of_2(num_actions))
     _play[(num_states, len(levels))](
         rewards, weights, policy, bounds, float(tolerance), num_iterations, num_models, num_states, num_actions,
-        *rewards.stride(), CHECK=CHECK_AVERAGE, M=block_models, A=block_actions,
+        *rewards.stride(), CHECK=CHECK_AVERAGE, M=block_models, A=block_actions, PIN=rewards.is_cuda,
         num_warps=4 if block_models <= 128 else 8,
     )  # fmt: skip
     return StateGames(policy, *bounds)
 
 
 @triton.jit
-def _evaluate(rewards, policy, weights, model, valid, num_models):
+def _evaluate(rewards, policy, weights, model, valid, num_models, PIN: tl.constexpr):
     """The mixture [A] that answers a policy [A], and the policy's exact k-of-N value."""
     values = tl.sum(policy[:, None] * rewards, axis=0)  # [M]
+    if PIN:
+        # Ranking needs them as rows and as columns. The compiler would rather sum them twice, and round each sum in its own way:
+        # then of two models that are almost equal both may count as the worse. An instruction that must not be repeated
+        # stops it.
+        values = tl.inline_asm_elementwise("mov.f64 $0, $1;", "=d,d", [values], dtype=tl.float64, is_pure=False, pack=1)
     ranked = tl.where(valid, values, float("inf"))
     # A model's rank is how many are worse, ties by number: no sort, so that nothing leaves the registers.
     worse = ranked[:, None] < ranked[None, :]
@@ -66,7 +71,7 @@ def _evaluate(rewards, policy, weights, model, valid, num_models):
 @triton.jit
 def _play(
     rewards, rank_weights, policies, bounds, tolerance, num_iterations, num_models, num_states, num_actions,
-    model_stride, state_stride, action_stride, CHECK: tl.constexpr, M: tl.constexpr, A: tl.constexpr,
+    model_stride, state_stride, action_stride, CHECK: tl.constexpr, M: tl.constexpr, A: tl.constexpr, PIN: tl.constexpr,
 ):  # fmt: skip
     """One game per program, [A, M] in registers: its best policy, that policy's value and the bound on all values."""
     state, level = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
@@ -90,7 +95,7 @@ def _play(
     t = tl.program_id(0) * 0  # a number of the GPU's from the start: it changes in the loop
     restart = t + 1
     while (t < num_iterations) & (upper - lower > limit):
-        mixture, value = _evaluate(own, policy, weights, model, valid, num_models)
+        mixture, value = _evaluate(own, policy, weights, model, valid, num_models, PIN)
         best = tl.where(value >= lower, policy, best)
         lower = tl.maximum(value, lower)
         # Early answers to poor policies do not loosen the bound for ever.
@@ -111,7 +116,7 @@ def _play(
         policy = tl.where(positive > 0.0, regret / tl.where(positive > 0.0, positive, 1.0), uniform)
         if ((t + 1) % CHECK == 0) | (t + 1 == num_iterations):
             average = policy_sum / tl.sum(policy_sum, axis=0)
-            _, value = _evaluate(own, average, weights, model, valid, num_models)
+            _, value = _evaluate(own, average, weights, model, valid, num_models, PIN)
             best = tl.where(value >= lower, average, best)
             lower = tl.maximum(value, lower)
         t += 1
