@@ -55,7 +55,7 @@ def _evaluate(rewards, policy, weights, model, valid, num_models, PIN: tl.conste
     """The mixture [A] that answers a policy [A], and the policy's exact k-of-N value."""
     values = tl.sum(policy[:, None] * rewards, axis=0)  # [M]
     if PIN:
-        # Ranking needs them as rows and as columns. The compiler would rather sum them twice, and round each sum in its own way:
+        # Ranking needs them as rows and as columns. The compiler may sum them twice, and round each sum in its own way:
         # then of two models that are almost equal both may count as the worse. An instruction that must not be repeated
         # stops it.
         values = tl.inline_asm_elementwise("mov.f64 $0, $1;", "=d,d", [values], dtype=tl.float64, is_pure=False, pack=1)
