@@ -16,14 +16,16 @@ from torch import Tensor
 from cautious.ops.risk import KofN
 from cautious.solvers.per_state import CHECK_AVERAGE, StateGames
 
-MOST_MODELS, MOST_ACTIONS = 256, 128
-"""Ranking compares all pairs of models in registers, which takes M² of them per program: beyond this, they spill."""
+MOST_REWARDS = 2**14
+"""Models times actions that a program keeps in registers, padded to powers of two: beyond this, they spill."""
 SMALLEST_BLOCK = 16
+PROGRAMS_PER_LAUNCH = 2**16
+"""Each needs a row of memory of its own."""
 
 
 def fits(rewards: Tensor) -> bool:
     """Whether rewards [M, S, A] are few enough per state for a program."""
-    return rewards.shape[0] <= MOST_MODELS and rewards.shape[2] <= MOST_ACTIONS
+    return _block(rewards.shape[0]) * _block(rewards.shape[2]) <= MOST_REWARDS
 
 
 def play_states_on_gpu(rewards: Tensor, levels: Sequence[KofN], *, num_iterations: int, tolerance: float) -> StateGames:
@@ -34,47 +36,52 @@ def play_states_on_gpu(rewards: Tensor, levels: Sequence[KofN], *, num_iteration
         levels: L levels.
         num_iterations: Iterations of a game at most.
         tolerance: A game ends when its gap is at most this share of the range of the state's rewards.
+        num_warps: Warps per game.
     """
     num_models, num_states, num_actions = rewards.shape
     device = rewards.device
     weights = torch.stack([level.rank_weights(num_models) for level in levels]).double().to(device)
     policy = torch.empty(len(levels), num_states, num_actions, dtype=torch.float64, device=device)
     bounds = torch.empty(2, len(levels), num_states, dtype=torch.float64, device=device)
-    block_models = max(SMALLEST_BLOCK, triton.next_power_of_2(num_models))
-    block_actions = max(SMALLEST_BLOCK, triton.next_power_of_2(num_actions))
-    _play[(num_states, len(levels))](
-        rewards, weights, policy, bounds, float(tolerance), num_iterations, num_models, num_states, num_actions,
-        *rewards.stride(), CHECK=CHECK_AVERAGE, M=block_models, A=block_actions, PIN=rewards.is_cuda,
-        num_warps=4 if block_models <= 128 else 8,
-    )  # fmt: skip
+    block_models, block_actions = _block(num_models), _block(num_actions)
+    states_per_launch = max(1, PROGRAMS_PER_LAUNCH // len(levels))
+    scratch = torch.empty(states_per_launch * len(levels), block_models, dtype=torch.float64, device=device)
+    for first in range(0, num_states, states_per_launch):
+        _play[(min(states_per_launch, num_states - first), len(levels))](
+            rewards, weights, policy, bounds, scratch, float(tolerance), num_iterations, num_models, num_states, num_actions,
+            first, *rewards.stride(), CHECK=CHECK_AVERAGE, M=block_models, A=block_actions, num_warps=num_warps,
+        )  # fmt: skip
     return StateGames(policy, *bounds)
 
 
+def _block(size: int) -> int:
+    return max(SMALLEST_BLOCK, triton.next_power_of_2(size))
+
+
 @triton.jit
-def _evaluate(rewards, policy, weights, model, valid, num_models, PIN: tl.constexpr):
+def _evaluate(rewards, policy, weights, model, valid, num_models, scratch):
     """The mixture [A] that answers a policy [A], and the policy's exact k-of-N value."""
     values = tl.sum(policy[:, None] * rewards, axis=0)  # [M]
-    if PIN:
-        # Ranking needs them as rows and as columns. The compiler may sum them twice, and round each sum in its own way:
-        # then of two models that are almost equal both may count as the worse. An instruction that must not be repeated
-        # stops it.
-        values = tl.inline_asm_elementwise("mov.f64 $0, $1;", "=d,d", [values], dtype=tl.float64, is_pure=False, pack=1)
-    ranked = tl.where(valid, values, float("inf"))
-    # A model's rank is how many are worse, ties by number: no sort, so that nothing leaves the registers.
-    worse = ranked[:, None] < ranked[None, :]
-    tied = (ranked[:, None] == ranked[None, :]) & (model[:, None] < model[None, :])
-    rank = tl.sum((worse | tied).to(tl.int32), axis=0)  # [M]
+    # A model's rank is how many are worse, ties by number. Values go through memory, so that all threads compare the same ones.
+    tl.debug_barrier()
+    tl.store(scratch + model, values, mask=valid)
+    tl.debug_barrier()
+    rank = tl.zeros_like(model)
+    for other in range(0, num_models):
+        value = tl.load(scratch + other, volatile=True)
+        rank += ((value < values) | ((value == values) & (other < model))).to(tl.int32)
     weight = tl.load(weights + rank, mask=valid & (rank < num_models), other=0.0)
     return tl.sum(weight[None, :] * rewards, axis=1), tl.sum(weight * tl.where(valid, values, 0.0), axis=0)
 
 
 @triton.jit
 def _play(
-    rewards, rank_weights, policies, bounds, tolerance, num_iterations, num_models, num_states, num_actions,
-    model_stride, state_stride, action_stride, CHECK: tl.constexpr, M: tl.constexpr, A: tl.constexpr, PIN: tl.constexpr,
+    rewards, rank_weights, policies, bounds, scratch, tolerance, num_iterations, num_models, num_states, num_actions,
+    first_state, model_stride, state_stride, action_stride, CHECK: tl.constexpr, M: tl.constexpr, A: tl.constexpr,
 ):  # fmt: skip
     """One game per program, [A, M] in registers: its best policy, that policy's value and the bound on all values."""
-    state, level = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
+    scratch += (tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)) * M
+    state, level = first_state + tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
     model, action = tl.arange(0, M), tl.arange(0, A)
     valid, acts = model < num_models, action < num_actions
     at = rewards + state * state_stride + model[None, :].to(tl.int64) * model_stride + action[:, None] * action_stride
@@ -95,7 +102,7 @@ def _play(
     t = tl.program_id(0) * 0  # a number of the GPU's from the start: it changes in the loop
     restart = t + 1
     while (t < num_iterations) & (upper - lower > limit):
-        mixture, value = _evaluate(own, policy, weights, model, valid, num_models, PIN)
+        mixture, value = _evaluate(own, policy, weights, model, valid, num_models, scratch)
         best = tl.where(value >= lower, policy, best)
         lower = tl.maximum(value, lower)
         # Early answers to poor policies do not loosen the bound for ever.
@@ -116,7 +123,7 @@ def _play(
         policy = tl.where(positive > 0.0, regret / tl.where(positive > 0.0, positive, 1.0), uniform)
         if ((t + 1) % CHECK == 0) | (t + 1 == num_iterations):
             average = policy_sum / tl.sum(policy_sum, axis=0)
-            _, value = _evaluate(own, average, weights, model, valid, num_models, PIN)
+            _, value = _evaluate(own, average, weights, model, valid, num_models, scratch)
             best = tl.where(value >= lower, average, best)
             lower = tl.maximum(value, lower)
         t += 1
