@@ -28,7 +28,9 @@ def fits(rewards: Tensor) -> bool:
     return _block(rewards.shape[0]) * _block(rewards.shape[2]) <= MOST_REWARDS
 
 
-def play_states_on_gpu(rewards: Tensor, levels: Sequence[KofN], *, num_iterations: int, tolerance: float) -> StateGames:
+def play_states_on_gpu(
+    rewards: Tensor, levels: Sequence[KofN], *, num_iterations: int, tolerance: float, num_warps: int = 1
+) -> StateGames:
     """Play the game of every state at every level.
 
     Args:
@@ -48,24 +50,27 @@ def play_states_on_gpu(rewards: Tensor, levels: Sequence[KofN], *, num_iteration
     scratch = torch.empty(states_per_launch * len(levels), block_models, dtype=torch.float64, device=device)
     for first in range(0, num_states, states_per_launch):
         _play[(min(states_per_launch, num_states - first), len(levels))](
-            rewards, weights, policy, bounds, scratch, float(tolerance), num_iterations, num_models, num_states, num_actions,
-            first, *rewards.stride(), CHECK=CHECK_AVERAGE, M=block_models, A=block_actions, num_warps=num_warps,
+            rewards, weights, policy, bounds, scratch, float(tolerance), num_iterations, num_states, num_actions,
+            first, *rewards.stride(), num_models=num_models, CHECK=CHECK_AVERAGE, M=block_models, A=block_actions,
+            num_warps=num_warps,
         )  # fmt: skip
     return StateGames(policy, *bounds)
 
 
 def _block(size: int) -> int:
-    return max(SMALLEST_BLOCK, triton.next_power_of_2(size))
+    return int(max(SMALLEST_BLOCK, triton.next_power_of_2(size)))
 
 
 @triton.jit
-def _evaluate(rewards, policy, weights, model, valid, num_models, scratch):
+def _evaluate(rewards, policy, weights, model, valid, scratch, num_models: tl.constexpr):
     """The mixture [A] that answers a policy [A], and the policy's exact k-of-N value."""
     values = tl.sum(policy[:, None] * rewards, axis=0)  # [M]
-    # A model's rank is how many are worse, ties by number. Values go through memory, so that all threads compare the same ones.
+    # A model's rank is how many are worse, ties by number. Values go through memory, so that all threads compare the same
+    # ones; comparing all pairs at once in registers gave wrong ranks (Triton 3.6, 128 models, float64).
     tl.debug_barrier()
     tl.store(scratch + model, values, mask=valid)
     tl.debug_barrier()
+    values = tl.load(scratch + model, mask=valid, other=0.0, volatile=True)
     rank = tl.zeros_like(model)
     for other in range(0, num_models):
         value = tl.load(scratch + other, volatile=True)
@@ -76,8 +81,9 @@ def _evaluate(rewards, policy, weights, model, valid, num_models, scratch):
 
 @triton.jit
 def _play(
-    rewards, rank_weights, policies, bounds, scratch, tolerance, num_iterations, num_models, num_states, num_actions,
-    first_state, model_stride, state_stride, action_stride, CHECK: tl.constexpr, M: tl.constexpr, A: tl.constexpr,
+    rewards, rank_weights, policies, bounds, scratch, tolerance, num_iterations, num_states, num_actions,
+    first_state, model_stride, state_stride, action_stride, num_models: tl.constexpr, CHECK: tl.constexpr,
+    M: tl.constexpr, A: tl.constexpr,
 ):  # fmt: skip
     """One game per program, [A, M] in registers: its best policy, that policy's value and the bound on all values."""
     scratch += (tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)) * M
@@ -102,7 +108,7 @@ def _play(
     t = tl.program_id(0) * 0  # a number of the GPU's from the start: it changes in the loop
     restart = t + 1
     while (t < num_iterations) & (upper - lower > limit):
-        mixture, value = _evaluate(own, policy, weights, model, valid, num_models, scratch)
+        mixture, value = _evaluate(own, policy, weights, model, valid, scratch, num_models)
         best = tl.where(value >= lower, policy, best)
         lower = tl.maximum(value, lower)
         # Early answers to poor policies do not loosen the bound for ever.
@@ -123,7 +129,7 @@ def _play(
         policy = tl.where(positive > 0.0, regret / tl.where(positive > 0.0, positive, 1.0), uniform)
         if ((t + 1) % CHECK == 0) | (t + 1 == num_iterations):
             average = policy_sum / tl.sum(policy_sum, axis=0)
-            _, value = _evaluate(own, average, weights, model, valid, num_models, scratch)
+            _, value = _evaluate(own, average, weights, model, valid, scratch, num_models)
             best = tl.where(value >= lower, average, best)
             lower = tl.maximum(value, lower)
         t += 1
