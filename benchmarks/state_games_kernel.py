@@ -1,5 +1,8 @@
 """The games of `solvers.per_state` on a GPU: one program per state and level plays a whole game in registers.
 
+A prototype for `benchmarks.state_games`; the package does not use it. Triton's interpreter gives the same policies as the CPU.
+On a GPU an earlier form, which compared all pairs of models in registers, gave wrong ranks; this one has not run there yet.
+
 The same iteration, bounds and stopping rule in float64. Sums have the GPU's order, so a policy may differ from the CPU's in
 its last digits, and a game may stop one iteration earlier or later; both are certified by their own bounds.
 """
