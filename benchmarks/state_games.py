@@ -77,8 +77,9 @@ def main() -> None:
     wrong = LEVEL.value((few.double() * games.policy[0]).sum(dim=2).T.cpu()) - games.lower[0].cpu()
     apart = (games.policy.cpu() - compiled.policy).abs().sum(dim=-1).flatten() / 2
     print(
-        f"\nLargest gap {float(gap.max()):.1e} of the range of a state's rewards, median {float(gap.median()):.1e}; policies "
-        f"of GPU and CPU differ by {float(apart.mean()):.1e} on average (total variation); the value that the kernel gives its policy is off by {float(wrong.abs().max()):.1e}."
+        f"\nLargest gap {float(gap.max()):.1e} of the range of a state's rewards, median {float(gap.median()):.1e}. "
+        f"Policies of GPU and CPU differ by {float(apart.mean()):.1e} on average (total variation). The value that the "
+        f"kernel gives its policy is off by {float(wrong.abs().max()):.1e} at most."
     )
 
 
