@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from cautious.cli.main import main
-from cautious.cli.tables import repeats_table
+from cautious.cli.reproduce import repeats_table
 from cautious.errors import BadFileError, CautiousError, ClusterError, InvalidInputError, MissingPackageError
 from cautious.experiments.executors import ray_connection as connect
 from cautious.experiments.executors.engine import LocalEngine, open_engine
