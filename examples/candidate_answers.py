@@ -1,13 +1,13 @@
-"""An ensemble of reward models chooses among candidate answers: best-of-n that does not fall for its own models' errors.
+"""An ensemble of reward models chooses among candidate answers: best-of-n that is robust to reward model errors.
 
-Simulated, so that the truth is known: an answer is nine numbers, six that people judge it by (content) and three of style
-that hardly vary in the answers that were rated. True quality depends on content, and suffers from extreme style; ratings are
-noisy. Reward models learn from 2,000 rated answers. What they make of extreme style is guesswork, each its own.
+The data are simulated, so that the truth is known. An answer is nine numbers: six of content, which determine its quality, and
+three of style, which hardly vary in the rated answers. Extreme style lowers the true quality; ratings are noisy. Reward models
+are trained on 2,000 rated answers. They differ in what they predict for extreme style, which none of them has seen.
 
-With more candidates to choose from, a single model finds ever more answers that it wrongly loves: its picks stop getting
-better, or get worse (Gao et al., "Scaling laws for reward model overoptimization", 2023). The ensemble's mean is fooled less, a
-1-of-20 choice far less, and where all candidates are ordinary (familiar) all three choose equally well. No one tells it what
-style is. Where all models share a mistake no level helps: caution comes out of disagreement.
+With more candidates, a single model finds more answers that it overrates: its choices stop improving, or get worse (Gao et
+al., "Scaling laws for reward model overoptimization", 2023). The ensemble's mean overrates fewer, a 1-of-20 choice far fewer;
+where all candidates are ordinary (familiar) the three choose equally well. Nothing marks style as a risk. Where all models
+share a mistake no level helps: disagreement is the only source of caution.
 
     python examples/candidate_answers.py
 """
@@ -36,18 +36,18 @@ CHOICES = ("single model", "mean of all", "1-of-20")
 
 
 class Outcome(NamedTuple):
-    """What the choices among n candidates are worth."""
+    """True quality of the choices among n candidates."""
 
     generator: str
     num_candidates: int
     quality: list[float]
-    """True quality of what is chosen, by the order of `CHOICES`."""
+    """True quality of the chosen answers, in the order of `CHOICES`."""
     extreme: list[float]
     """How often it is extreme in style."""
 
 
 def true_quality(answers: Tensor) -> Tensor:
-    """[..., 9] -> [...]: content, with saturation, less what extreme style spoils."""
+    """[..., 9] -> [...]: saturating in content, minus a penalty for extreme style."""
     content, style = answers.split([NUM_CONTENT, NUM_STYLE], dim=-1)
     weights = torch.linspace(1, 0.2, NUM_CONTENT)
     return (torch.tanh(content) * weights).sum(dim=-1) - 0.5 * (style.norm(dim=-1) - 0.5).clamp(min=0)
@@ -63,7 +63,7 @@ def draw_answers(shape: Sequence[int], extreme_share: float, rng: np.random.Gene
 
 
 def learn_from_ratings(num_rated: int, num_models: int, num_epochs: int, seed: int) -> RewardEnsemble:
-    """Reward models that saw ordinary answers and noisy ratings of them; one "action", the rating."""
+    """Reward models trained on noisy ratings of ordinary answers; their single "action" is the rating."""
     rng = make_rng(seed, "rated answers")
     answers, _ = draw_answers([num_rated], 0.0, rng)
     ratings = true_quality(answers) + torch.from_numpy(rng.normal(0, RATING_NOISE, num_rated)).float()
@@ -79,7 +79,7 @@ def learn_from_ratings(num_rated: int, num_models: int, num_epochs: int, seed: i
 
 
 def choose(scores: Tensor, level: str) -> list[Tensor]:
-    """Who chooses what, as probabilities [..., P, n] in the order of `CHOICES`, from scores [M, P, n]."""
+    """Probabilities of each choice, [..., P, n] in the order of `CHOICES`, from scores [M, P, n]."""
     num_candidates = scores.shape[-1]
     single = torch.nn.functional.one_hot(scores.argmax(dim=-1), num_candidates).double().mean(dim=0)
     mean = torch.nn.functional.one_hot(scores.mean(dim=0).argmax(dim=-1), num_candidates).double()
@@ -88,7 +88,7 @@ def choose(scores: Tensor, level: str) -> list[Tensor]:
 
 
 def best_of(belief: RewardEnsemble, extreme_share: float, num_prompts: int, num_candidates: int, seed: int) -> Outcome:
-    """Let everyone choose among n candidates for each prompt, and look at the truth."""
+    """Choose among n candidates per prompt in each way, and evaluate the true quality."""
     generator = "novel" if extreme_share else "familiar"
     rng = make_rng(seed, "candidates", generator, num_candidates)
     answers, extreme = draw_answers([num_prompts, num_candidates], extreme_share, rng)
@@ -103,12 +103,12 @@ def best_of(belief: RewardEnsemble, extreme_share: float, num_prompts: int, num_
 
 
 def print_table(outcomes: Sequence[Outcome]) -> None:
-    """A line a generator and n: true quality of the choice, and in brackets how often it is extreme."""
+    """One line per generator and n: true quality of the choice, and in brackets how often it is extreme."""
     print(f"{'candidates':<12}{'n':>5}" + "".join(f"{name:>20}" for name in CHOICES))
     for outcome in outcomes:
         cells = [f"{q:.2f} ({100 * x:.0f} %)" for q, x in zip(outcome.quality, outcome.extreme, strict=True)]
         print(f"{outcome.generator:<12}{outcome.num_candidates:>5}" + "".join(f"{cell:>20}" for cell in cells))
-    print("true quality of what is chosen (how often it is extreme in style, which nobody was told about)")
+    print("true quality of the chosen answer (how often it is extreme in style)")
 
 
 def draw(outcomes: Sequence[Outcome], path: Path) -> None:
@@ -127,7 +127,7 @@ def draw(outcomes: Sequence[Outcome], path: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> list[Outcome]:
-    """Read the arguments, run, show."""
+    """Read the arguments, run, print and plot."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "out", help="folder of the figure")
     parser.add_argument("--models", type=int, default=40)

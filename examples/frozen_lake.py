@@ -1,16 +1,15 @@
-"""A Gymnasium world with a novel hazard: FrozenLake, and one day a strip of hot ice across the way.
+"""A Gymnasium world with a novel hazard: FrozenLake with a strip of hot ice.
 
-A robot senses four things about the tile that it steps on: brightness, water, shine and heat. Reward models learn from every
-step of a dozen lakes (Gymnasium's own random maps) what a tile pays: 1 for the goal, -1 for a hole, 0 for ice. Heat was always
-about nought there, so each model has its own idea of what a hot tile would pay. The dynamics of any map are known:
-`TabularMDP.from_gymnasium`.
+A robot senses brightness, water, shine and heat of the tile that it steps on. Reward models are trained on every step of a
+dozen lakes (Gymnasium's own random maps): the goal pays 1, a hole -1, ice 0. Heat was always near 0 there, so the models differ
+in what they predict for a hot tile. The dynamics of any map are known: `TabularMDP.from_gymnasium`.
 
-On another lake of the same kind (familiar) the cautious policy walks the shortest way to the goal, as the ordinary one does. On
-the lake with a hot strip (novel) the ordinary policy crosses it, since on average the models see nothing wrong with it; the
-cautious one goes round. No one said that heat is dangerous: the models differ, and that is all. The hotter the strip, the more
-they differ, until even their average is a matter of luck (`--heat 5`).
+On another lake of the same kind (familiar) the cautious policy takes a shortest path to the goal, as the ordinary one does. On
+the lake with a hot strip (novel) the ordinary policy crosses it, since the mean of the models predicts no loss there; the
+cautious one goes around it. Nothing marks heat as dangerous: the models differ, and that is enough. The hotter the strip, the
+more they differ, until even their mean is arbitrary (`--heat 5`).
 
-Watch where the two walk, not the caution of single states: shortest ways are many, and two policies may take different ones.
+Compare the paths, not the caution of single states: there are many shortest paths, and two policies may take different ones.
 
     python examples/frozen_lake.py
 """
@@ -38,7 +37,7 @@ SENSED = {  # brightness, water, shine, heat
     "H": (-1, 1, -1, 0),
     "G": (1, -1, 1, 0),
 }
-PAYS = {"S": 0.0, "F": 0.0, "H": -1.0, "G": 1.0}  # hot ice (L, ice in all but heat): nobody knows
+PAYS = {"S": 0.0, "F": 0.0, "H": -1.0, "G": 1.0}  # hot ice (L, like ice except for its heat): unknown
 SENSOR_NOISE = 0.1
 NOVEL_LAKE = ("SFFLFFG", "FFFLFFF", "FFFLFFF", "FFFFFFF")
 LEVELS = ("20-of-20", "1-of-20")
@@ -47,7 +46,7 @@ LONGEST_WALK = 60
 
 
 class Walk(NamedTuple):
-    """How one policy walks on one lake."""
+    """The path of one policy on one lake."""
 
     lake: str
     level: str
@@ -55,13 +54,13 @@ class Walk(NamedTuple):
     """States, from the start."""
     reached: bool
     on_hot_ice: int
-    """Steps of the walk that end on hot ice."""
+    """Number of steps that end on hot ice."""
     time_on_hot_ice: float
     """The policy's discounted share of time there, over all its random choices."""
 
 
 def make_lake(rows: Sequence[str]) -> Any:
-    """FrozenLake with this map; letters it does not know are ordinary ground to it."""
+    """FrozenLake with this map; Gymnasium treats unknown letters as ice."""
     return gymnasium.make("FrozenLake-v1", desc=list(rows), is_slippery=False, max_episode_steps=LONGEST_WALK)
 
 
@@ -71,14 +70,14 @@ def familiar_lake(number: int, seed: int) -> list[str]:
 
 
 def sense(tiles: Sequence[str], rng: np.random.Generator, heat: float = 0) -> Tensor:
-    """What the sensors read on these tiles, [S, 4], with noise; `heat` is that of hot ice."""
+    """Noisy sensor readings of these tiles, [S, 4]; `heat` is that of hot ice."""
     hot_ice = (*SENSED["F"][:3], heat)
     exact = np.array([SENSED.get(tile, hot_ice) for tile in tiles], dtype=np.float64)
     return torch.from_numpy(exact + rng.normal(0, SENSOR_NOISE, exact.shape)).float()
 
 
 def steps_of(env: Any, tiles: str) -> Iterator[tuple[int, int, int, float]]:
-    """Every step that the world allows: (state, action, next state, probability)."""
+    """Every possible step: (state, action, next state, probability)."""
     for state, actions in env.unwrapped.P.items():
         if tiles[state] not in "HG":
             for action, outcomes in actions.items():
@@ -86,7 +85,7 @@ def steps_of(env: Any, tiles: str) -> Iterator[tuple[int, int, int, float]]:
 
 
 def learn_tiles(num_lakes: int, num_models: int, num_epochs: int, seed: int) -> RewardEnsemble:
-    """Reward models of what stepping on a tile pays, from every step of familiar lakes."""
+    """Reward models of stepping on a tile, trained on every step of familiar lakes."""
     rng = make_rng(seed, "sensors")
     seen = []
     for number in range(num_lakes):
@@ -102,21 +101,21 @@ def learn_tiles(num_lakes: int, num_models: int, num_epochs: int, seed: int) -> 
         learning_rate=3e-3,
         seed=seed,
         validation_fraction=0,  # learn from every tile
-        prior=0,  # as in the paper: a way adds up doubts about many tiles, and with a prior it may be best to stand still
+        prior=0,  # as in the paper: along a path, uncertainty adds up, and with a prior standing still may be best
     )
 
 
 def rewards_on(belief: RewardEnsemble, env: Any, tiles: str, num_states: int, sensed: Tensor) -> Tensor:
-    """What each model expects of each action in each state of a lake, [M, S, A]; nothing once the walk has ended."""
-    said = belief.rewards(sensed)[..., 0]  # [M, tiles]
+    """Expected reward of each action in each state of a lake, [M, S, A]; 0 after the end of the episode."""
+    predicted = belief.rewards(sensed)[..., 0]  # [M, tiles]
     table = torch.zeros(belief.num_models, num_states, 4)
     for state, action, following, chance in steps_of(env, tiles):
-        table[:, state, action] += chance * said[:, following]
+        table[:, state, action] += chance * predicted[:, following]
     return table
 
 
 def walk(env: Any, tiles: str, lake: str, policy: CautiousPolicy) -> Walk:
-    """Follow a policy from the start, as any Gymnasium loop would."""
+    """Follow a policy from the start in the Gymnasium environment."""
     state, _ = env.reset(seed=0)
     path, over = [int(state)], False
     while not over:
@@ -133,7 +132,7 @@ def walk(env: Any, tiles: str, lake: str, policy: CautiousPolicy) -> Walk:
 
 
 def walk_lake(belief: RewardEnsemble, lake: str, rows: Sequence[str], heat: float, seed: int) -> list[Walk]:
-    """Every level's walk on one lake."""
+    """The path of each level on one lake."""
     env, tiles = make_lake(rows), "".join(rows)
     mdp = TabularMDP.from_gymnasium(env, DISCOUNT)
     table = rewards_on(belief, env, tiles, mdp.num_states, sense(tiles, make_rng(seed, "sensors", lake), heat))
@@ -141,7 +140,7 @@ def walk_lake(belief: RewardEnsemble, lake: str, rows: Sequence[str], heat: floa
 
 
 def print_table(walks: Sequence[Walk]) -> None:
-    """A line a lake and level."""
+    """One line per lake and level."""
     print(f"{'lake':<10}{'level':<10}{'steps':>6}{'goal':>6}{'steps on hot ice':>18}{'share of time there':>21}")
     for one in walks:
         goal = "yes" if one.reached else "no"
@@ -150,7 +149,7 @@ def print_table(walks: Sequence[Walk]) -> None:
 
 
 def draw(lakes: dict[str, Sequence[str]], walks: Sequence[Walk], path: Path) -> None:
-    """Both lakes, with the two walks."""
+    """Both lakes, with the two paths."""
     shades = {"S": 0.85, "F": 1.0, "H": 0.25, "G": 0.7, "L": 0.5}
     figure, panels = grid(1, 2, width=4.5)
     for panel, (lake, rows) in zip(panels[0], lakes.items(), strict=True):
@@ -168,13 +167,15 @@ def draw(lakes: dict[str, Sequence[str]], walks: Sequence[Walk], path: Path) -> 
 
 
 def main(argv: Sequence[str] | None = None) -> list[Walk]:
-    """Read the arguments, run, show."""
+    """Read the arguments, run, print and plot."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "out", help="folder of the figure")
     parser.add_argument("--lakes", type=int, default=12, help="familiar lakes to learn from")
     parser.add_argument("--models", type=int, default=100)
     parser.add_argument("--epochs", type=int, default=15)
-    parser.add_argument("--heat", type=float, default=2.0, help="of the strip; familiar tiles have 0, give or take 0.1")
+    parser.add_argument(
+        "--heat", type=float, default=2.0, help="heat of the strip; familiar tiles have 0, with noise 0.1"
+    )
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args(argv)
     belief = learn_tiles(chosen.lakes, chosen.models, chosen.epochs, chosen.seed)

@@ -1,12 +1,12 @@
 """Image triage with help: which images does the machine label, and which go to a person?
 
-Real images and a real belief, both from the package: a hundred reward models trained on MNIST digits at the paper's settings.
-Naming a digit right pays 1, wrong 0, and asking a person always pays 0.25.
+Images and belief are real and come with the package: a hundred reward models trained on MNIST digits with the paper's settings.
+Naming a digit correctly pays 1, wrongly 0, and asking a person always pays 0.25.
 
-First the dial: `calibrate` finds the most cautious level that takes another action than ordinarily on at most 5 % of familiar
-images, certain to 95 %, from digits kept apart for that. Then other digits (familiar) and clothes (novel,
-Fashion-MNIST) come in. Few digits go to a person, mostly the odd ones; most clothes do, though no model ever saw any and nobody
-said that asking is the careful thing to do.
+First, `calibrate` finds the most cautious level that changes the decision for at most 5 % of familiar images, with confidence
+0.95, using digits held out for this purpose. Then the policy decides about other digits (familiar) and clothes (novel,
+Fashion-MNIST). Few digits go to a person, mostly unusual ones; most clothes do, though no model has seen any and nothing marks
+asking as the safe action.
 
     python examples/image_triage.py
 """
@@ -29,16 +29,16 @@ NUM_DRAWN = 12
 
 
 class Triage(NamedTuple):
-    """What became of one set of images."""
+    """Decisions about one set of images."""
 
     images: str
     pictures: Tensor
     decision: Decision
     to_person: float
     ordinarily: float
-    """How often an ordinary policy would ask."""
+    """How often the ordinary policy would ask."""
     correct: float | None
-    """Share of right names among the images that the machine labels; None where there is no right name."""
+    """Share of correct labels among the images that the machine labels; None where there is no correct label."""
 
 
 def triage(name: str, pictures: Tensor, labels: Tensor | None, policy: CautiousPolicy) -> Triage:
@@ -51,7 +51,7 @@ def triage(name: str, pictures: Tensor, labels: Tensor | None, policy: CautiousP
 
 
 def run(num_calibrate: int, num_shown: int, at_most: float) -> tuple[Calibration, list[Triage]]:
-    """Calibrate on some digits, then sort others and clothes."""
+    """Calibrate on some digits, then decide about others and about clothes."""
     digits, clothes = load_images("digits", "test"), load_images("fashion", "test")
     belief = RewardEnsemble.load("ask-for-help")
     found = calibrate(CautiousPolicy(belief, "1-of-20"), digits.images[:num_calibrate], at_most=at_most)
@@ -64,12 +64,12 @@ def run(num_calibrate: int, num_shown: int, at_most: float) -> tuple[Calibration
 
 
 def print_table(found: Calibration, sorted_images: Sequence[Triage]) -> None:
-    """The level that was found, and a line a set of images."""
+    """The calibrated level, and one line per set of images."""
     print(
         f"level {found.level}: another action than ordinarily on {found.rate:.1%} of the familiar images tried, with 95 % "
         f"confidence on less than {found.bound:.1%} of all"
     )
-    print(f"{'images':<20}{'to a person':>13}{'ordinarily':>12}{'mean caution':>14}{'right, of those kept':>22}")
+    print(f"{'images':<20}{'to a person':>13}{'ordinarily':>12}{'mean caution':>14}{'correct, if kept':>22}")
     for one in sorted_images:
         correct = "-" if one.correct is None else f"{one.correct:.1%}"
         caution = float(one.decision.caution.mean())
@@ -77,7 +77,7 @@ def print_table(found: Calibration, sorted_images: Sequence[Triage]) -> None:
 
 
 def draw(sorted_images: Sequence[Triage], path: Path) -> None:
-    """Of each set the images that the policy is most likely, and least likely, to hand to a person."""
+    """The images of each set that are most likely, and least likely, to go to a person."""
     figure, panels = grid(2 * len(sorted_images), NUM_DRAWN, width=0.8, height=1.0)
     for number, one in enumerate(sorted_images):
         asking = one.decision.probabilities[:, PERSON]
@@ -93,12 +93,14 @@ def draw(sorted_images: Sequence[Triage], path: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> list[Triage]:
-    """Read the arguments, run, show."""
+    """Read the arguments, run, print and plot."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "out", help="folder of the figure")
     parser.add_argument("--calibrate", type=int, default=400, help="digits to calibrate on")
-    parser.add_argument("--shown", type=int, default=150, help="images of each kind to sort")
-    parser.add_argument("--at-most", type=float, default=0.05, help="the share of familiar images to treat otherwise")
+    parser.add_argument("--shown", type=int, default=150, help="images of each kind to decide about")
+    parser.add_argument(
+        "--at-most", type=float, default=0.05, help="largest share of familiar images to treat differently"
+    )
     chosen = parser.parse_args(argv)
     print(
         f"100 models look at {chosen.calibrate} digits to set the dial, then at {2 * chosen.shown} images ...",

@@ -1,11 +1,11 @@
-"""Your own vectors with logged feedback: an old system tried one action in each case, and that is all you know.
+"""Your own vectors with logged feedback: an old system tried one action per case, and only its reward is known.
 
-The data are real: MNIST digits that come with the package, pooled to 7 x 7 numbers, as if they were measurements of yours. An
-old system (nearest class mean) named a digit or passed the case on; now and then it tried something else. The log holds what
-that one action paid: 1 for the right name, 0 for a wrong one, 0.4 for passing on. Everything else is NaN: never tried.
+The data are real: MNIST digits from the package, pooled to 7 x 7 numbers, as if they were your measurements. An old system
+(nearest class mean) named a digit or passed the case on; sometimes it tried something else. The log contains the reward of that
+one action: 1 for the correct name, 0 for a wrong one, 0.4 for passing on. All other entries are NaN: never tried.
 
-`fit_ensemble` learns from the log as it is. On new digits (familiar) the policy does as an ordinary one would; on clothes
-(novel, Fashion-MNIST) it passes cases on, though no clothes, no label "novel" and no rule for passing on were ever given.
+`fit_ensemble` trains on the log as it is. On new digits (familiar) the policy decides as an ordinary one; on clothes (novel,
+Fashion-MNIST) it passes cases on, though it was given no clothes, no label "novel" and no rule for passing on.
 
     python examples/logged_feedback.py
 """
@@ -33,13 +33,13 @@ EXPLORATION = 0.5
 
 
 class Result(NamedTuple):
-    """What the cautious policy did on one set of cases."""
+    """Decisions of the cautious policy about one set of cases."""
 
     cases: str
     caution: Tensor
     passed_on: float
     ordinarily: float
-    """How often an ordinary policy would pass on."""
+    """How often the ordinary policy would pass on."""
 
 
 def as_vectors(images: Tensor) -> Tensor:
@@ -53,7 +53,7 @@ def old_system(vectors: Tensor, means: Tensor) -> Tensor:
 
 
 def logged_rewards(vectors: Tensor, labels: Tensor, seed: int) -> Tensor:
-    """What the one action that was tried in each case paid, [S, 11]; NaN for the ten that were not."""
+    """Reward of the one action that was tried in each case, [S, 11]; NaN for the other ten."""
     means = torch.stack([vectors[labels == digit].mean(dim=0) for digit in range(10)])
     sampler = make_rng(seed, "old system")
     explores = torch.from_numpy(sampler.random(len(vectors)) < EXPLORATION)
@@ -75,7 +75,7 @@ def summary(cases: str, decision: Decision) -> Result:
 
 
 def print_table(results: Sequence[Result]) -> None:
-    """A line a set of cases."""
+    """One line per set of cases."""
     print(f"{'cases':<24}{'mean caution':>14}{'passed on':>12}{'ordinarily':>12}")
     for result in results:
         mean = float(result.caution.mean())
@@ -115,13 +115,13 @@ def run(num_models: int, num_epochs: int, num_logged: int, num_shown: int, level
 
 
 def main(argv: Sequence[str] | None = None) -> list[Result]:
-    """Read the arguments, run, show."""
+    """Read the arguments, run, print and plot."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "out", help="folder of the figure")
     parser.add_argument("--models", type=int, default=24)
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--logged", type=int, default=6000, help="cases in the log")
-    parser.add_argument("--shown", type=int, default=1000, help="cases of each kind to decide")
+    parser.add_argument("--shown", type=int, default=1000, help="cases of each kind to decide about")
     parser.add_argument("--level", default="1-of-10")
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args(argv)

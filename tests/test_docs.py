@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from cautious.cli.main import parse
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 RUN = ["README.md", *(f"docs/{path.name}" for path in PAGES if ">>>" in path.read_text(encoding="utf-8"))]
@@ -21,6 +23,28 @@ def test_examples_run(page: str):
     found = doctest.testfile(str(ROOT / page), module_relative=False, optionflags=flags)
     assert found.attempted > 0
     assert found.failed == 0
+
+
+def test_a_visitor_reads_the_readme_in_one_screen():
+    assert len((ROOT / "README.md").read_bytes()) < 6000
+
+
+def commands() -> list[tuple[str, str]]:
+    """Every line `    cautious VERB ...` of a code block, with its page."""
+    found = []
+    for path in [ROOT / "README.md", *PAGES]:
+        lines = re.findall(r"^    cautious (\w.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        found += [(path.name, line.split("#")[0]) for line in lines]
+    return found
+
+
+def test_commands_on_the_pages_are_valid():
+    assert len(commands()) > 10
+    for page, line in commands():
+        try:
+            parse(line.split())
+        except SystemExit:
+            pytest.fail(f"{page}: cautious {line}")
 
 
 def looked_up(name: str) -> Any:

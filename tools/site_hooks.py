@@ -1,7 +1,8 @@
-"""What the documentation site needs beyond `docs/`: published figures, and links to files that are not pages.
+"""What the documentation site needs beyond `docs/`: published figures, links to files that are not pages, docstring examples.
 
 The pages are written to read well on a git host, where `../results/...` and `../examples/...` are files beside `docs/`. The
-site has only what is in `docs/`, so figures of published runs are added to it, and other such links become the file's name.
+site contains only `docs/`, so this module adds the figures of published runs to it and replaces other such links by the file's
+name. `CodeExamples` is an extension of Griffe, which reads the docstrings for the API page.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import griffe
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = "published"
-"""Where the site keeps what lies in results/."""
+"""Folder of the site for what lies in results/."""
 OUTSIDE = re.compile(r"(?<!!)\[([^\]]+)\]\(\.\./(?!results/)([^)]+)\)")
-"""A link to a file of the repository that is no page."""
+"""A link to a file of the repository that is not a page."""
+EXAMPLE = re.compile(r"^>>> .*\n?(?:.+\n?)*", re.MULTILINE)
+"""A doctest: from its first prompt to the next empty line."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -28,7 +32,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Lead links to published figures there, and name other files instead of linking to them."""
+    """Redirect links to published figures, and replace links to other files by their names."""
     inside = markdown.replace("](../results/", f"]({PUBLISHED}/")
     return OUTSIDE.sub(lambda link: _named(link[1], link[2]), inside)
 
@@ -36,3 +40,14 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 def _named(text: str, path: str) -> str:
     name = text.strip("`")
     return f"`{path}`" if path.endswith(name) else f"{text} (`{path}`)"
+
+
+class CodeExamples(griffe.Extension):
+    """Marks the examples of docstrings as code: Markdown takes a bare `>>>` for three nested quotes."""
+
+    def on_object(self, *, obj: griffe.Object, **_: object) -> None:
+        """Put a fence around each example."""
+        if obj.docstring is not None:
+            obj.docstring.value = EXAMPLE.sub(
+                lambda found: f"```pycon\n{found[0].rstrip()}\n```\n", obj.docstring.value
+            )

@@ -1,8 +1,8 @@
-"""Learning to be cautious: ordinary where familiar, careful where not, with no label for "careful".
+"""Learning to be cautious: policies that act as usual in familiar states and carefully in novel ones.
 
-    familiar experience --fit--> belief --solve (k-of-N)--> policy --act--> novel states
+    familiar data --fit--> belief --solve (k-of-N)--> policy --act--> novel states
 
-Names are loaded when first used, so `import cautious` itself is quick.
+Public names are imported on first use, so that `import cautious` is quick.
 """
 
 from __future__ import annotations

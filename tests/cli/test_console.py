@@ -10,12 +10,12 @@ from cautious.cli.main import main
 from cautious.errors import InvalidInputError
 
 
-def test_a_log_hears_of_progress_now_and_then(capsys, monkeypatch):
+def test_a_log_file_gets_a_progress_line_now_and_then(capsys, monkeypatch):
     clock = iter([0.0, 5.0, 16.0, 20.0])
     monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
-    with console.progress_bars() as tell:
+    with console.progress_bars() as report:
         for done in (0, 25, 50, 100):
-            tell("training", done, 100)
+            report("training", done, 100)
     lines = capsys.readouterr().err.splitlines()
     assert lines == ["training: 0 %", "training: 50 %, about 16 s left", "training: 100 %"]
 
@@ -62,7 +62,7 @@ def test_signals_stop_a_verb_as_ctrl_c_does(capsys, number, status):
         with pytest.raises(SystemExit) as stop:
             console.run_verb(lambda: signal.raise_signal(number))
         assert stop.value.code == status
-        assert "keep what is finished" in capsys.readouterr().err
+        assert "resumes" in capsys.readouterr().err
         assert signal.getsignal(number) is usual
     finally:
         signal.signal(number, before)

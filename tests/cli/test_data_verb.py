@@ -1,4 +1,4 @@
-"""`cautious data`: the table of what is at hand, and mistakes said plainly."""
+"""`cautious data`: the table of available sets, and plain error messages."""
 
 from __future__ import annotations
 

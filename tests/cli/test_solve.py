@@ -104,7 +104,7 @@ def test_decisions_in_a_world_are_those_of_the_policy(problem, capsys):
         assert torch.equal(found["action"][number], decision.action)
         assert torch.equal(found["caution"][number], decision.caution)
     assert found["caution"][1].tolist() == [0] * 6
-    assert "how far from ordinary behaviour" in capsys.readouterr().out
+    assert "distance from ordinary behaviour" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("regime", ["all-states", "single-state"])
@@ -166,7 +166,7 @@ BAD = [
     (lambda f: None, ["--level", "30-of-20"], "k=30 exceeds n=20"),
     (lambda f: None, ["--level", "1-of-200"], "exceeds the 30 models"),
     (lambda f: None, ["--iterations", "0"], "num_iterations=0"),
-    (lambda f: None, ["--regime", "single-state"], "goes without --mdp"),
+    (lambda f: None, ["--regime", "single-state"], "excludes --mdp"),
 ]
 
 

@@ -16,21 +16,39 @@ from cautious.cli.main import main
 HEAVY = ("torch", "scipy", "matplotlib", "ray", "numba")
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--version"], ["--help"], ["train", "--help"], ["solve", "--help"]], ids=" ".join
-)
-def test_help_and_version_load_nothing_heavy(arguments):
+def loaded_by(arguments: str, folder: Path) -> set[str]:
+    """Which heavy packages a command line imports, in a process of its own."""
     code = f"""
 import sys
 from cautious.cli.main import main
 try:
-    main({arguments})
-except SystemExit:
-    pass
-print("loaded:", [name for name in {HEAVY} if name in sys.modules])
+    main({arguments.split()})
+except SystemExit as stop:
+    assert not stop.code, stop.code
+print("loaded:", *(name for name in {HEAVY} if name in sys.modules))
 """
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.splitlines()[-1] == "loaded: []"
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split()[1:])
+
+
+@pytest.mark.parametrize("arguments", ["--version", "--help", "train --help", "solve --help"])
+def test_help_and_version_load_nothing_heavy(arguments, tmp_path):
+    assert loaded_by(arguments, tmp_path) == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "needed"),
+    [
+        ("data", {"torch"}),
+        ("solve --rewards rewards.npy --level 1-of-2 --iterations 2", {"torch", "scipy"}),
+        ("train data.npz --num-models 2 --num-epochs 1", {"torch", "scipy"}),
+        ("demo --courier", {"torch", "scipy", "matplotlib"}),
+    ],
+)
+def test_a_verb_loads_what_it_needs(arguments, needed, tmp_path):
+    np.save(tmp_path / "rewards.npy", np.eye(3)[:, None])
+    np.savez(tmp_path / "data.npz", inputs=np.eye(3), rewards=np.eye(3))
+    assert loaded_by(arguments, tmp_path) == needed
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")

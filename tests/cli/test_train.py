@@ -39,7 +39,7 @@ def test_a_file_becomes_the_belief_that_python_would_train(experience, capsys):
     assert names == ["ensemble.json", *stamped]
     said = " ".join(capsys.readouterr().out.split())
     assert "6 models of 3 actions, states [3]" in said
-    assert "on 8 familiar states that no model has seen" in said
+    assert "on 8 held-out familiar states" in said
     assert "cautious solve --belief mine" in said
 
 
@@ -53,7 +53,7 @@ def test_two_safetensors_files_are_one(experience):
     assert torch.equal(RewardEnsemble.load("two").parameters, RewardEnsemble.load("one").parameters)
 
 
-def test_interrupted_it_goes_on(experience, monkeypatch, capsys):
+def test_an_interrupted_training_resumes(experience, monkeypatch, capsys):
     @contextmanager
     def stopped(title: str):
         def tell(done: int, total: int) -> None:
@@ -82,7 +82,7 @@ def test_interrupted_it_goes_on(experience, monkeypatch, capsys):
     assert not Path("mine/checkpoints").exists()
     with pytest.raises(SystemExit):
         main(["train", "experience.npz", "--out", "mine", *OPTIONS])
-    assert "holds a belief already" in capsys.readouterr().err
+    assert "already holds a belief" in capsys.readouterr().err
 
 
 def test_images_and_what_was_not_tried(experience):
@@ -97,7 +97,7 @@ def test_images_and_what_was_not_tried(experience):
 
 def test_a_belief_that_worries_says_so_in_words(experience, capsys):
     main(["train", "experience.npz", "--num-models", "2", "--num-epochs", "1", "--learning-rate", "1e-6"])
-    assert "look out: the models do not fit the familiar data" in " ".join(capsys.readouterr().out.split())
+    assert "warning: the models do not fit the familiar data" in " ".join(capsys.readouterr().out.split())
 
 
 def test_solve_decides_with_it_as_python_does(experience, capsys):
@@ -114,7 +114,7 @@ def test_solve_decides_with_it_as_python_does(experience, capsys):
         assert torch.equal(found["action"], expected.action)
         assert torch.equal(found["caution"], expected.caution)
         assert torch.equal(found["ordinary_policy"], expected.ordinary)
-    assert "how far from ordinary behaviour" in capsys.readouterr().out
+    assert "distance from ordinary behaviour" in capsys.readouterr().out
 
 
 def test_the_version_and_the_help_that_teaches(capsys):

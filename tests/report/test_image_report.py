@@ -103,7 +103,7 @@ class TestCommandLine:
         for arguments, message in (
             (["report", str(run.store.folder), "--only", "pie-chart"], "'pie-chart' is no table or figure"),
             (["report", str(other.folder)], "no report is known for experiment 'juggling'"),
-            (["reproduce", "driving", "--scale", "smoke", "--data", str(tmp_path)], "driving has no image data"),
+            (["reproduce", "driving", "--scale", "smoke", "--data", str(tmp_path)], "driving uses no image data"),
             (["reproduce", "ask-for-help", "--scale", "smoke", "--data", str(tmp_path / "none")], "no such folder"),
         ):
             with pytest.raises(SystemExit) as stop:

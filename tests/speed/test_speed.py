@@ -12,8 +12,8 @@ from cautious import CautiousPolicy
 from cautious.benchmarking import machine, measures
 from cautious.benchmarking.estimates import Rates, driving_seconds, image_seconds
 from cautious.benchmarking.plain_solving import plain_decisions
+from cautious.cli.bench import brief
 from cautious.cli.main import main
-from cautious.cli.tables import brief
 from cautious.experiments.driving.settings import experiment_at
 from cautious.experiments.images.settings import image_experiment_at
 

@@ -1,4 +1,4 @@
-"""Spoilt files: the command of docs/survival.md, some hundred files of it."""
+"""Spoilt files: the command of docs/fault-tolerance.md, some hundred files of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that are ended anywhere come to the same bits, and nothing finished is done again (docs/survival.md, short)."""
+"""Runs that are ended anywhere come to the same bits, and nothing finished is done again (docs/fault-tolerance.md, short)."""
 
 from __future__ import annotations
 

@@ -1,12 +1,16 @@
-"""`cautious calibrate`: how cautious a belief allows one to be where things are familiar."""
+"""`cautious calibrate`: the most cautious level that leaves familiar decisions unchanged."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from rich.table import Table
+    from torch import Tensor
+
     from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.evaluation.calibration import Calibration
     from cautious.progress import Progress
@@ -14,87 +18,89 @@ if TYPE_CHECKING:
 
 @dataclass
 class Calibrate:
-    """Find the most cautious level that leaves familiar decisions alone, with a guarantee.
+    """Find the most cautious level that leaves familiar decisions unchanged, with a guarantee.
 
-    Levels n-of-n (ordinary), (n-1)-of-n, ... 1-of-n are tried on familiar states that the belief was not trained on, up to the
-    first that cannot be shown to take another action than ordinarily in at most --at-most of them. Showing 5 % takes 59 states
-    at least; 40 can show 7.2 %. If all your rows are in the training, pass those as --data instead: the belief is trained again
-    a few times, each time without a part of them, and decides about that part.
+    Tests the levels n-of-n (ordinary), (n-1)-of-n, ... 1-of-n on familiar states that were not used for training. A level
+    passes if it is shown to change at most a share --at-most of the decisions; the search stops at the first level that
+    fails. A share of 5 % needs at least 59 states; 40 states can show 7.2 %. If all your rows were used for training, pass
+    them as --data: the belief is retrained a few times, each time without a part of the rows, and decides about that part.
 
     Example: cautious calibrate --belief belief --states familiar.csv --at-most 0.05
 
     Example: cautious calibrate --belief belief --data log.csv --folds 5 --at-most 0.05
 
-    With --fallback ACTION, an action that is known to be safe, it finds the disagreement above which to take that action.
+    With --fallback ACTION, an action known to be safe, it finds the disagreement above which to take that action.
 
     Example: cautious calibrate --belief belief --states familiar.csv --fallback ask --at-most 0.05
     """
 
     belief: Path
-    """A folder that 'cautious train' wrote, or 'ask-for-help' for the one that comes with the package."""
+    """A folder written by 'cautious train', or 'ask-for-help' for the belief in the package."""
     states: Path | None = None
-    """Familiar states, and not those of the training: a file as 'cautious solve --states' takes it."""
+    """Familiar states that were not used for training; a file as for 'cautious solve --states'."""
     data: tuple[Path, ...] = ()
-    """Instead: the files of the training, as 'cautious train' took them."""
+    """Instead: the training files, as passed to 'cautious train'."""
     at_most: float = 0.05
-    """The share of familiar decisions that may depart from what one ordinarily does."""
+    """The largest share of familiar decisions that may differ from the ordinary ones."""
     confidence: float = 0.95
-    """How certain to be that it stays below."""
+    """Confidence of the bound."""
     measure: Literal["decisions", "total-variation"] = "decisions"
-    """decisions: the share that get another action. total-variation: the mean caution, for policies whose actions are drawn."""
+    """decisions: the share with another action. total-variation: the mean caution, for policies that sample their actions."""
     guarantee: Literal["confidence", "average"] = "confidence"
-    """average: the share stays below --at-most on average over such files, not with a confidence; 19 states are enough for 5 %,
-    and the same states allow more caution."""
+    """average: the share is at most --at-most on average over such files instead of with a confidence; 19 states are enough for
+    5 %, and the same states allow more caution."""
     n: int = 20
-    """Models that a level draws; k is what is looked for."""
+    """Number of models that a level samples; calibration finds k."""
     fallback: str | None = None
-    """The safe action, if there is one: its name in the table of the training, or its number."""
+    """The safe action, if there is one: its name in the training table, or its number."""
     folds: int = 5
-    """With --data: into how many parts to cut it."""
+    """With --data: number of cross-fitting folds."""
 
     def run(self) -> None:
-        """Load, try the levels, show them."""
+        """Load the belief, test the levels, print the result."""
         import warnings
 
         from cautious.cli.console import console, progress_bar, say
-        from cautious.cli.tables import calibration_table
         from cautious.evaluation.calibration import CalibrationWarning
 
         belief, familiar = self._familiar()
         with progress_bar("calibrating") as progress, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", CalibrationWarning)
-            found = self._found(belief, familiar, progress)
+            found = self._calibrate(belief, familiar, progress)
         console.print(calibration_table(found))
         for warning in caught:
-            say(f"look out: {warning.message}")
+            say(f"warning: {warning.message}")
         decide = f"decide with it: cautious solve --belief {self.belief} --states FILE"
         if found.threshold is not None:
-            threshold = repr(found.threshold)  # all digits: rounded down, it would refer more than was shown
+            threshold = repr(
+                found.threshold
+            )  # all digits: a threshold rounded down would refer more states than allowed
             say(f"threshold: {threshold}   {decide} --fallback {self.fallback} --threshold {threshold}")
             return
         if 1 < found.level.k < self.n:
             say(
-                f"weaker than 1-of-{self.n}: more cautious levels depart from ordinary behaviour too often on these states, or "
-                f"the states are too few to tell. If strange states worry you more, look at what 1-of-{self.n} decides."
+                f"less cautious than 1-of-{self.n}: more cautious levels change too many decisions on these states, or "
+                f"there are too few states to tell. If novel states matter more to you, see what 1-of-{self.n} decides."
             )
         say(f"level: {found.level}   {decide} --level {found.level}")
 
     def _familiar(self) -> tuple[RewardEnsemble, tuple[Any, ...]]:
-        """The belief, and familiar states; with --data also what actions paid there."""
-        from cautious.cli.inputs import load_asked, load_dataset_of
+        """The belief, and familiar states; with --data also the rewards there."""
+        from cautious.cli.inputs import load_decision_inputs
         from cautious.errors import InvalidInputError
 
         if (self.states is None) == (not self.data):
             raise InvalidInputError(
-                "name familiar states: either --states FILE, which are not those of the training; or --data FILE, which are."
+                "give familiar states: either --states FILE with states that were not used for training, or --data FILE with "
+                "the training data."
             )
         if self.states is not None:
-            asked = load_asked(self.belief, self.states)
-            return asked.belief, (asked.states,)
-        belief, *experience = load_dataset_of(self.belief, self.data)
-        return belief, tuple(experience)
+            inputs = load_decision_inputs(self.belief, self.states)
+            return inputs.belief, (inputs.states,)
+        belief, *dataset = load_training_data(self.belief, self.data)
+        return belief, tuple(dataset)
 
-    def _found(self, belief: RewardEnsemble, familiar: tuple[Any, ...], progress: Progress) -> Calibration:
+    def _calibrate(self, belief: RewardEnsemble, familiar: tuple[Any, ...], progress: Progress) -> Calibration:
         from cautious.evaluation.calibration import calibrate
         from cautious.ops.risk import KofN
         from cautious.policy.fallback import FallbackRule, action_names
@@ -116,3 +122,44 @@ class Calibrate:
             folds=self.folds,
             progress=progress,
         )
+
+
+def load_training_data(belief: Path, data: Sequence[Path]) -> tuple[RewardEnsemble, Tensor, Tensor]:
+    """A belief and its training data from the user's files: states [S, ...], rewards [S, A]."""
+    from cautious.beliefs.datasets.arrays import load_dataset
+    from cautious.beliefs.datasets.csv import are_tables, read_tables
+    from cautious.beliefs.datasets.schema import Outcome, TableSchema
+    from cautious.cli.inputs import load_belief
+    from cautious.errors import BadFileError
+
+    models = load_belief(belief)
+    if not are_tables(data):
+        return models, *load_dataset(data)
+    table, columns = read_tables(data), TableSchema.of(models)
+    actions, rewards = Outcome.of_training(models).of(table)
+    if actions != columns.actions:
+        raise BadFileError(
+            f"{table.path}: its actions are {', '.join(map(repr, actions))}; those of the training were "
+            f"{', '.join(map(repr, columns.actions))}. Give the training table."
+        )
+    return models, columns.states(table), rewards
+
+
+def calibration_table(found: Calibration) -> Table:
+    """The levels that were tested, from ordinary to cautious; or the threshold of a fallback rule."""
+    from cautious.cli.console import make_table, plural
+
+    what = "mean caution" if found.measure == "total-variation" else "share of decisions that depart"
+    average = found.guarantee == "average"
+    certain = "on average" if average else f"with confidence {found.confidence:g}"
+    largest_p = found.at_most if average else 1 - found.confidence
+    rows = [
+        (level, f"{rate:.4f}", f"{p_value:.3g}", "allowed" if p_value <= largest_p else "too high, or too few states")
+        for level, rate, p_value in found.tried
+    ]
+    return make_table(
+        f"{what} on {plural(found.num_states, 'familiar state')}: at most {found.at_most:g} {certain}",
+        ("level" if found.threshold is None else "threshold", "rate", "expected" if average else "p-value", ""),
+        rows,
+        text_columns=("level",),
+    )

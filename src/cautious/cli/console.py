@@ -1,4 +1,4 @@
-"""What the verbs share: the console, progress bars, and errors said plainly."""
+"""What the verbs share: the console, tables, progress bars, and errors in one plain line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -20,25 +20,63 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
+from rich.text import Text
 
 from cautious.errors import CautiousError
 from cautious.progress import SECONDS_BETWEEN_LINES, Estimate
-from cautious.progress import Progress as OneProgress
+from cautious.progress import Progress as StepProgress
 
 console = Console()
 error_console = Console(stderr=True)
 
 
 def say(line: str) -> None:
-    """Print a line that holds what a user named: a path stays as it is, with brackets, colons and however long it is."""
+    """Print a line literally: a path keeps its brackets and colons, and is not wrapped."""
     console.print(line, markup=False, emoji=False, soft_wrap=True)
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun.
+
+    >>> plural(1, "row"), plural(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def make_table(
+    title: str,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    *,
+    text_columns: Collection[str] = (),
+    caption: str | None = None,
+    show_lines: bool = False,
+) -> Table:
+    """A table for the terminal, its cells printed literally.
+
+    Args:
+        title: Above it.
+        headings: One per column.
+        rows: One cell per column each.
+        text_columns: Headings of columns that are aligned to the left; all others hold numbers.
+        caption: Below it.
+        show_lines: Whether to draw a line between rows.
+    """
+    table = Table(title=title, caption=caption, show_lines=show_lines)
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in text_columns else "right")
+    for row in rows:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    return table
 
 
 @contextmanager
 def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar with an estimate for each title; yields a function to be told (title, done, total).
+    """A progress bar with an estimate per title; yields a callback (title, done, total).
 
-    Where the output is not a terminal, a plain line now and then instead.
+    Where standard error is not a terminal, a plain line every few seconds instead.
     """
     if not error_console.is_terminal:
         yield _plain_progress()
@@ -54,55 +92,57 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
     tasks: dict[str, TaskID] = {}
     with Progress(*columns, console=error_console) as progress:
 
-        def tell(title: str, done: int, total: int) -> None:
+        def report(title: str, done: int, total: int) -> None:
             if title not in tasks:
                 tasks[title] = progress.add_task(title, total=total)
             progress.update(tasks[title], completed=done)
 
-        yield tell
+        yield report
 
 
 def _plain_progress() -> Callable[[str, int, int], None]:
-    """A line for the first and the last word on each title, and every `SECONDS_BETWEEN_LINES` between."""
+    """A line for the first and the last update of each title, and every `SECONDS_BETWEEN_LINES` in between."""
     estimates: dict[str, Estimate] = {}
-    said: dict[str, float] = {}
+    last_line: dict[str, float] = {}
 
-    def tell(title: str, done: int, total: int) -> None:
+    def report(title: str, done: int, total: int) -> None:
         now = time.monotonic()
         line = estimates.setdefault(title, Estimate(title)).line(done, total, now)
-        if done == total or title not in said or now - said[title] >= SECONDS_BETWEEN_LINES:
-            said[title] = now
-            print(f"{line}\n", end="", file=sys.stderr, flush=True)  # at once: several threads may tell
+        if done == total or title not in last_line or now - last_line[title] >= SECONDS_BETWEEN_LINES:
+            last_line[title] = now
+            # One write per line, newline included: several threads may report at the same time.
+            print(f"{line}\n", end="", file=sys.stderr, flush=True)
 
-    return tell
+    return report
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[OneProgress]:
-    """One bar; yields a function to be told (done, total)."""
-    with progress_bars() as tell:
-        yield lambda done, total: tell(title, done, total)
+def progress_bar(title: str) -> Iterator[StepProgress]:
+    """One progress bar; yields a callback (done, total)."""
+    with progress_bars() as report:
+        yield lambda done, total: report(title, done, total)
 
 
 class Stopped(KeyboardInterrupt):
-    """Told to stop by a signal other than Ctrl-C."""
+    """Raised by a signal other than Ctrl-C that ends the process."""
 
     def __init__(self, number: int) -> None:
-        """Keep the signal's number."""
+        """Keep the signal's number, which the exit status is made of."""
         self.number = number
 
 
 @contextmanager
 def _signals_stop() -> Iterator[None]:
-    """Let the signals by which a system ends a process do what Ctrl-C does: keep what is done, then stop."""
+    """Make SIGTERM and SIGHUP behave like Ctrl-C: keep finished work, then stop."""
 
     def stop(number: int, _: object) -> None:
         raise Stopped(number)
 
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    ours = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]  # not what nohup ignores
+    # Only signals with their default action: nohup ignores SIGHUP, and that must stay so.
+    ours = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
     if threading.current_thread() is not threading.main_thread():
-        ours = []
+        ours = []  # Python allows handlers in the main thread only
     for number in ours:
         signal.signal(number, stop)
     try:
@@ -113,7 +153,7 @@ def _signals_stop() -> Iterator[None]:
 
 
 def run_verb(run: Callable[[], None]) -> None:
-    """Run a verb; a mistake of the user's ends in one plain line and exit status 2."""
+    """Run a verb; invalid input ends in one plain line and exit status 2."""
     try:
         with _signals_stop():
             run()
@@ -125,6 +165,6 @@ def run_verb(run: Callable[[], None]) -> None:
         sys.exit(1)
     except KeyboardInterrupt as stopped:
         error_console.print(
-            "interrupted. Training and reproducing keep what is finished: the same command goes on from there."
+            "interrupted. Finished work of 'train' and 'reproduce' is kept: the same command resumes it."
         )
         sys.exit(128 + (stopped.number if isinstance(stopped, Stopped) else signal.SIGINT))

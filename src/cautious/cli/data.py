@@ -1,4 +1,4 @@
-"""`cautious data`: which image sets are at hand, and the download of those that are not."""
+"""`cautious data`: which image sets are available, and the download of those that are not."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
 @dataclass
 class Data:
-    """Show which image sets are at hand and where they come from, or fetch the complete ones.
+    """Show which image sets are available and where they come from, or fetch the complete ones.
 
-    digits (MNIST) and fashion (Fashion-MNIST) come with the package, as small cuts; letters (EMNIST) have to be fetched or
-    given. Each set is taken from the first place that has it: --data FOLDER (or the variable CAUTIOUS_DATA), then the cache
-    (CAUTIOUS_CACHE, or the platform's), then the package. A folder may be laid out as torchvision does.
+    The package contains small subsets of digits (MNIST) and fashion (Fashion-MNIST); letters (EMNIST) must be fetched or
+    provided. Each set is read from the first place that has it: --data FOLDER (or the variable CAUTIOUS_DATA), then the cache
+    (CAUTIOUS_CACHE, or the platform's), then the package. A folder may have torchvision's layout.
 
     Examples: cautious data    cautious data --data FOLDER    cautious data fetch digits fashion    cautious data fetch letters
     """
 
     action: Annotated[Literal["show", "fetch"], tyro.conf.Positional] = "show"
-    """'show' reads every set to the end and lists it; 'fetch' downloads, checks and keeps."""
+    """'show' reads and lists every set; 'fetch' downloads sets, checks them and stores them in the cache."""
     names: Annotated[tuple[Literal["digits", "fashion", "letters"], ...], tyro.conf.Positional] = (
         "digits",
         "fashion",
         "letters",
     )
-    """Which sets. Sizes to fetch: digits 12 MB, fashion 4 MB, letters 0.5 GB, of which 5 MB are kept."""
+    """Which sets. Download sizes: digits 12 MB, fashion 4 MB, letters 0.5 GB, of which 5 MB are kept."""
     data: Path | None = None
-    """With 'show': a folder with sets of yours, looked in first."""
+    """With 'show': a folder with your own sets, which is searched first."""
     out: Path | None = None
-    """With 'fetch': where to put the files, the cache if not given. Name it by --data, or CAUTIOUS_DATA, to use them."""
+    """With 'fetch': where to store the files; default: the cache. To use them, pass this folder as --data or CAUTIOUS_DATA."""
 
     def run(self) -> None:
         """Show or fetch."""
@@ -45,11 +45,15 @@ class Data:
 
         if self.action == "fetch":
             if self.data is not None:
-                raise InvalidInputError(f"data={self.data} goes with 'show'; where 'fetch' writes is chosen by --out.")
+                raise InvalidInputError(
+                    f"data={self.data} belongs to 'show'; use --out for the folder that 'fetch' writes to."
+                )
             self._fetch()
         else:
             if self.out is not None:
-                raise InvalidInputError(f"out={self.out} goes with 'fetch'; where 'show' looks is chosen by --data.")
+                raise InvalidInputError(
+                    f"out={self.out} belongs to 'fetch'; use --data for the folder that 'show' searches."
+                )
             self._show()
 
     def _show(self) -> None:
@@ -57,10 +61,9 @@ class Data:
         from cautious.worlds.data import find_images
         from cautious.worlds.data.find import places
 
-        found = [line for line in find_images(self.data) if line.name in self.names]
-        console.print(_found_table(found))
-        say(f"looked in, first choice first: {'; '.join(map(str, places(self.data)))}")
-        console.print("complete sets: cautious data fetch [digits] [fashion] [letters]", markup=False)
+        console.print(_sets_table([line for line in find_images(self.data) if line.name in self.names]))
+        say(f"searched in this order: {'; '.join(map(str, places(self.data)))}")
+        say("download complete sets: cautious data fetch [digits] [fashion] [letters]")
 
     def _fetch(self) -> None:
         from cautious.cli.console import progress_bars, say
@@ -75,15 +78,15 @@ class Data:
             say(str(path))
 
 
-def _found_table(found: Sequence[FoundImages]) -> Table:
-    """A row a set and split."""
-    from rich.table import Table
+def _sets_table(sets: Sequence[FoundImages]) -> Table:
+    """One row per set and split."""
     from rich.text import Text
 
-    table = Table(title="image sets at hand")
-    for heading in ("set", "split", "images", "where it comes from"):
-        table.add_column(heading, justify="right" if heading == "images" else "left")
-    for line in found:
-        origin = Text(line.origin, style="" if line.count else "red")
-        table.add_row(line.name, line.split, f"{line.count:,}" if line.count else "-", origin)
-    return table
+    from cautious.cli.console import make_table
+
+    rows = [
+        (one.name, one.split, f"{one.count:,}" if one.count else "-", Text(one.origin, "" if one.count else "red"))
+        for one in sets
+    ]
+    headings = ("set", "split", "images", "source")
+    return make_table("image sets", headings, rows, text_columns=("set", "split", "source"))

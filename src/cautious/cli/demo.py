@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from cautious.experiments.demos.first_decisions import DemoResult
+    from cautious.solvers.solution import Certificate
 
 
 @dataclass
 class Demo:
-    """See a trained belief meet clothes after digits; then train one about driving from scratch, and turn the caution dial.
+    """Show a belief trained on digits deciding about clothes; then train a driving belief from scratch and compare levels.
 
-    Reward models are trained where obstacles lie in the ditches only; then obstacles appear on the road. Nobody says what
-    is dangerous. The table shows how each level drives, and proves how far each policy is from the best possible one.
+    The driving models are trained where obstacles appear in the ditches only; then obstacles appear on the road. No one labels
+    them as dangerous. The table shows how each level drives, and bounds how far each policy is from the best possible one.
     """
 
     seed: int = 0
     """Starts every random draw."""
     out: Path = Path("demo")
-    """Folder of the run and its report; a second call with the same folder goes on from there."""
+    """Folder of the run and its report; a second call with the same folder resumes the run."""
     courier: bool = False
-    """Instead, solve a tiny built-in example (seconds, no training): a courier and three ways to the customer."""
+    """Instead, solve a tiny built-in example (seconds, no training): a courier and three routes to the customer."""
 
     def run(self) -> None:
         """Run the demo."""
@@ -27,7 +35,7 @@ class Demo:
         from cautious.types import as_folder
 
         as_folder(self.out, "out")
-        derive_seed(self.seed)  # says so if it is no seed
+        derive_seed(self.seed)  # raises at once if the seed is invalid, not after the first demo
         if self.courier:
             self._show_courier()
         else:
@@ -36,20 +44,19 @@ class Demo:
 
     def _show_images(self) -> None:
         from cautious.cli.console import console, progress_bars
-        from cautious.cli.tables import look_table
         from cautious.experiments.demos.first_decisions import LEVELS, first_decisions
 
         console.print(
-            "A hundred reward models learned what naming a digit pays, and that asking for help pays a little."
+            "A hundred reward models were trained on digits: naming the digit pays 1, asking for help always pays a little."
         )
         with progress_bars() as progress:
-            looks = first_decisions(progress=progress)
-        console.print(look_table(LEVELS, looks))
-        console.print("No model ever saw clothes, and nobody said that help is the careful thing to ask for.\n")
+            results = first_decisions(progress=progress)
+        console.print(help_table(LEVELS, results))
+        console.print("No model has seen clothes, and nothing marks help as the safe action.\n")
 
     def _show_driving(self) -> None:
         from cautious.cli.console import console, progress_bars, say
-        from cautious.cli.tables import result_table
+        from cautious.cli.report import result_table
         from cautious.experiments.driving.experiment import run_driving, stage_name
         from cautious.experiments.driving.settings import experiment_at
         from cautious.report.driving.driving_tables import dial_table
@@ -57,8 +64,8 @@ class Demo:
 
         experiment = experiment_at("demo", self.seed)
         console.print(
-            f"Training {experiment.training.num_models} reward models where obstacles lie in the ditches only, then solving "
-            "for policies where obstacles appear on the road."
+            f"Training {experiment.training.num_models} reward models where obstacles appear in the ditches only, then solving "
+            "for policies where obstacles also appear on the road."
         )
         with progress_bars() as progress:
             store = run_driving(experiment, self.out, progress=progress)
@@ -70,13 +77,12 @@ class Demo:
         console.print(result_table(dial_table(numbers)))
         console.print(
             f"The models differ by {spread['familiar']:.2f} on familiar steps and by {spread['novel']:.2f} on novel ones "
-            "(standard deviation of the reward): that is all the caution is made of."
+            "(standard deviation of the reward). This disagreement is the only source of caution."
         )
-        say(f"report: {path}   watch both drive: cautious watch driving --belief {self.out}")
+        say(f"report: {path}   watch two levels drive: cautious watch driving --belief {self.out}")
 
     def _show_courier(self) -> None:
         from cautious.cli.console import console, progress_bar, say
-        from cautious.cli.tables import courier_table
         from cautious.experiments.demos.courier import WAYS, courier
         from cautious.io.arrays import save_json
         from cautious.ops.risk import KofN
@@ -98,3 +104,38 @@ class Demo:
         record = {"levels": names, "shares": shares, "lower": lower, "upper": upper, "solution": solution.record}
         save_json(self.out / "courier.json", record)
         say(f"figure: {self.out / 'courier.png'}   numbers: {self.out / 'courier.json'}")
+
+
+def help_table(levels: Sequence[str], results: Sequence[DemoResult]) -> Table:
+    """What each level does on familiar and on novel images."""
+    from cautious.cli.console import make_table
+
+    rows = []
+    for result in results:
+        shares_of = {"names the digit": result.correct, "asks for help": result.help}
+        for what, shares in shares_of.items():
+            if shares is not None:
+                rows.append((f"{result.num_images} {result.images}", what, *(f"{100 * share:.1f}" for share in shares)))
+    return make_table(
+        "asking for help, single-state regime",
+        ("images", "action", *levels),
+        rows,
+        text_columns=("images", "action"),
+        caption="mean probability, percent",
+    )
+
+
+def courier_table(levels: Sequence[str], shares: Mapping[str, Sequence[float]], certificate: Certificate) -> Table:
+    """Which way the courier takes at each level, with the certificate."""
+    from cautious.cli.console import make_table
+
+    rows = []
+    for row, level in enumerate(levels):
+        bounds = [f"{float(part[row]):.4f}" for part in (certificate.lower, certificate.upper, certificate.gap)]
+        rows.append((level, *(f"{100 * share[row]:.1f} %" for share in shares.values()), *bounds))
+    return make_table(
+        "which route the courier takes",
+        ("level", *shares, "value", "bound for all", "gap"),
+        rows,
+        caption="value and bound are normalised returns",
+    )

@@ -1,4 +1,4 @@
-"""The front door of the command line."""
+"""Entry point of the command line."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-DESCRIPTION = """Learning to be cautious: act as usual where things are familiar, carefully where they are not.
+DESCRIPTION = """Learning to be cautious: act as usual in familiar states, carefully in novel ones.
 
-An ensemble of reward models is a belief about what pays. A k-of-n policy is robust to the k worst of every n models:
-small k/n is cautious, k = n is ordinary. Start with 'cautious demo'; then 'cautious train --help' for your own data, or
-'cautious solve --help' for reward models of your own. 'cautious --version' says which version this is."""
+An ensemble of reward models is a belief about the reward. A k-of-n policy maximises the mean of the k worst of n sampled
+models: small k/n is cautious, k = n is ordinary. Start with 'cautious demo'; then see 'cautious train --help' for your own
+data, or 'cautious solve --help' for your own reward models. 'cautious --version' prints the version."""
 
 INTERRUPTED = 130
-"""What a shell expects of a command that Ctrl-C ended: 128 and the signal's number."""
+"""Exit status after Ctrl-C: 128 plus the number of the signal, as shells expect."""
 
 
 def parse(arguments: Sequence[str] | None) -> Any:
-    """The verb that the command line names, with its options."""
+    """The verb of a command line, with its options."""
     import tyro
 
     from cautious.cli.bench import Bench
@@ -48,7 +48,8 @@ def parse(arguments: Sequence[str] | None) -> Any:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parse the command line and run the verb.
 
-    What takes long to load is imported here or by the verb, so that an interrupt while it loads ends quietly.
+    Verbs import what they need when they run: `--help` then loads neither torch nor scipy, and an interrupt during the
+    import ends without a traceback.
     """
     try:
         if list(sys.argv[1:] if arguments is None else arguments) == ["--version"]:

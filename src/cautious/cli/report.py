@@ -1,7 +1,8 @@
-"""`cautious report`: draw a finished run again, from its store alone."""
+"""`cautious report`: redraw a finished run from its store. Its tables also serve `reproduce` and `demo`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,27 +10,30 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from cautious.experiments.store import Store
+    from cautious.report.claims.ledger import ClaimResult
+    from cautious.report.tables import Table as ReportTable
 
 
 @dataclass
 class Report:
-    """Redraw every figure and table of a run; needs no GPU and trains nothing.
+    """Redraw every figure and table of a run, without a GPU and without training.
 
     Example: cautious report runs/driving-small
     """
 
     run_folder: Annotated[Path, tyro.conf.Positional]
-    """A folder that 'cautious reproduce' or 'cautious demo' wrote."""
+    """A folder written by 'cautious reproduce' or 'cautious demo'."""
     out: Path | None = None
-    """Where to write; into the run's folder if not given."""
+    """Where to write; default: the run's folder."""
     only: tuple[str, ...] = ()
-    """Ids of tables to print and figures to draw, instead of everything; a wrong one lists those there are."""
+    """Ids of tables to print and figures to draw instead of all; an unknown id lists the valid ones."""
 
     def run(self) -> None:
         """Read the store, draw, judge."""
         from cautious.cli.console import console, say
-        from cautious.cli.tables import ledger_table
         from cautious.experiments.store import Store
         from cautious.report.html import write_report
         from cautious.report.report_spec import ledger_of
@@ -47,7 +51,6 @@ class Report:
 
     def _draw_only(self, store: Store) -> None:
         from cautious.cli.console import console, say
-        from cautious.cli.tables import result_table
         from cautious.report.html import draw_figure
         from cautious.report.report_spec import chosen_of
 
@@ -56,3 +59,37 @@ class Report:
             console.print(result_table(table))
         for name, entry in figures.items():
             say(f"figure: {draw_figure(store, name, entry, self.out or store.folder)}")
+
+
+def result_table(results: ReportTable) -> Table:
+    """A table of the report, narrow enough for 80 columns: one column of labels, a line above each group of rows."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=results.title, caption=results.note, box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    groups = results.num_labels - 1
+    table.add_column(results.header[groups])
+    for heading in results.header[results.num_labels :]:
+        table.add_column(heading, justify="right")
+    before: tuple[str, ...] = ()
+    for row in results.rows:
+        if row[:groups] != before:
+            table.add_section()
+            before = row[:groups]
+            table.add_row(Text(", ".join(before), style="bold"))
+        table.add_row(*(Text(cell.replace(" ± ", "±")) for cell in row[groups:]))
+    return table
+
+
+def ledger_table(results: Sequence[ClaimResult]) -> Table:
+    """The claims ledger."""
+    from rich.text import Text
+
+    from cautious.cli.console import make_table
+
+    colours = {True: "green", False: "red", None: "dim"}
+    headings = ("claim", "the paper", "verdict", "numbers")
+    rows = [(one.claim, one.says, Text(one.word, colours[one.shown]), one.numbers) for one in results]
+    title = "the paper's claims, and what this run shows"
+    return make_table(title, headings, rows, text_columns=headings, show_lines=True)

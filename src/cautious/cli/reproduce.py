@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,21 +12,23 @@ import tyro
 
 if TYPE_CHECKING:
     import torch
+    from rich.table import Table
 
     from cautious.experiments.executors.engine import Engine
     from cautious.experiments.progress import Progress
     from cautious.experiments.store import Store
+    from cautious.report.repeats import Tally
 
 
 @dataclass
 class Reproduce:
     """Run one of the paper's experiments and judge its claims.
 
-    Interrupted anywhere, the same command goes on where it was. At scale "paper" the exit status is 1 if a claim is not
-    borne out; smaller scales print the same ledger but never fail, and at "smoke" it means nothing. Letters are used where
-    they are at hand ('cautious data' says); without them everything about letters is left out.
+    After an interruption, the same command resumes the run. At scale "paper" the exit status is 1 if a claim is not reproduced;
+    smaller scales print the same ledger but never fail, and at "smoke" the verdicts are meaningless. Letters are used if they
+    are available (see 'cautious data'); otherwise everything about letters is skipped.
 
-    With --engine ray the same work, with the same result, is done by all machines of a Ray cluster.
+    With --engine ray all machines of a Ray cluster share the work; the result is the same.
 
     Example: cautious reproduce ask-for-help --scale small
     """
@@ -35,24 +38,24 @@ class Reproduce:
     ]
     """Which experiment."""
     scale: Literal["smoke", "small", "paper"] = "small"
-    """smoke: seconds, only to see that it runs; small: minutes on two cores; paper: the paper's own sizes (use a GPU)."""
+    """smoke: seconds, to check that everything runs; small: minutes on two cores; paper: the paper's sizes (use a GPU)."""
     setting: Literal["main", "as-printed", "draws"] = "main"
-    """main: the one compared with the paper; as-printed: non-obvious or help-if-available with rewards as the paper prints
-    them, not in tenths; draws: data-extent with six draws of 1 % of the digits."""
+    """main: the setting that is compared with the paper; as-printed: non-obvious or help-if-available with the rewards that the
+    paper prints, not a tenth of them; draws: data-extent with six draws of 1 % of the digits."""
     data: Path | None = None
-    """Folder with image data; the embedded images if not given. Driving needs none."""
+    """Folder with image data; default: the images in the package. Driving needs none."""
     seed: int = 0
     """Starts every random draw."""
     device: str = "auto"
     """Where to train: auto, cpu or cuda."""
     out: Path | None = None
-    """Folder of the run; runs/<task>-<scale> if not given, with the setting before the scale if it is not main."""
+    """Folder of the run; default: runs/<task>-<scale>, with the setting before the scale unless it is main."""
     engine: Literal["local", "ray"] = "local"
-    """Who works on it: this process, or a Ray cluster (pip install 'cautious[ray]')."""
+    """What runs the work: this process, or a Ray cluster (pip install 'cautious[ray]')."""
     address: str | None = None
-    """HOST:PORT of a Ray cluster that this machine is part of, or auto; if not given, RAY_ADDRESS, or one started here."""
+    """HOST:PORT of a Ray cluster that this machine is part of, or auto; default: RAY_ADDRESS, or a new one on this machine."""
     repeats: int = 1
-    """How many times, from the seeds seed, seed + 1, ...; if more than one, each in a folder seed-<n> of its own."""
+    """How many runs, with the seeds seed, seed + 1, ...; if more than one, each has its own folder seed-<n>."""
 
     def run(self) -> None:
         """Train, solve, judge, report."""
@@ -77,15 +80,15 @@ class Reproduce:
         missed = self._show(runs[self.seed]) if self.repeats == 1 else self._show_repeats(runs, folder)
         if self.scale == "smoke":
             say(
-                "scale smoke only shows that everything runs: its models know next to nothing, and its verdicts mean nothing."
+                "scale smoke only checks that everything runs: its models are barely trained, and its verdicts are meaningless."
             )
         if self.scale == "paper" and missed:
             sys.exit(1)
 
     def _show(self, store: Store) -> bool:
-        """Report a run; whether some claim is not borne out."""
+        """Report a run; True if some claim is not reproduced."""
         from cautious.cli.console import console, progress_bar, say
-        from cautious.cli.tables import ledger_table, result_table
+        from cautious.cli.report import ledger_table, result_table
         from cautious.report.html import write_report
         from cautious.report.report_spec import ledger_of, tables_of
 
@@ -102,9 +105,8 @@ class Reproduce:
         return any(verdict.shown is False for verdict in verdicts)
 
     def _show_repeats(self, runs: dict[int, Store], folder: Path) -> bool:
-        """Report each run, and one ledger of all; whether some claim is not borne out somewhere."""
+        """Report each run, and one ledger of all; True if some run does not reproduce some claim."""
         from cautious.cli.console import console, progress_bar, say
-        from cautious.cli.tables import repeats_table
         from cautious.report.html import write_report
         from cautious.report.repeats import tallied, write_tallies
         from cautious.report.report_spec import ledger_of
@@ -134,7 +136,22 @@ class Reproduce:
             experiment = image_experiment_at(self.task, self.scale, seed, self.setting)
             return run_images(experiment, folder, data=self.data, **options)
         if self.setting != "main":
-            raise InvalidInputError(f"setting={self.setting!r}: driving has one setting only; leave it out.")
+            raise InvalidInputError(f"setting={self.setting!r}: driving has a single setting; leave --setting out.")
         if self.data is not None:
-            raise InvalidInputError(f"data={str(self.data)!r}: driving has no image data; leave it out.")
+            raise InvalidInputError(f"data={str(self.data)!r}: driving uses no image data; leave --data out.")
         return run_driving(experiment_at(self.scale, seed), folder, **options)
+
+
+def repeats_table(tallies: Sequence[Tally]) -> Table:
+    """One ledger of several runs."""
+    from rich.text import Text
+
+    from cautious.cli.console import make_table
+
+    rows = []
+    for tally in tallies:
+        colour = "dim" if not tally.judged else "green" if not tally.missed else "yellow" if tally.shown else "red"
+        rows.append((tally.claim, tally.says, Text(tally.words, colour), ", ".join(map(str, tally.missed))))
+    headings = ("claim", "the paper", "reproduced in", "not reproduced with seed")
+    title = "the paper's claims, and how many runs reproduce them"
+    return make_table(title, headings, rows, text_columns=headings, show_lines=True)

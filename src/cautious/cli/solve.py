@@ -2,207 +2,225 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
+    from rich.table import Table
     from torch import Tensor
 
     from cautious.cli.inputs import DecisionInputs
+    from cautious.policy.decision import Decision
     from cautious.solvers.solution import Certificate
     from cautious.worlds.mdp import TabularMDP
 
 DECISIONS = "decisions.csv"
 NUM_ITERATIONS = 1000
-"""T where none is named, except in games of single states, which end when they are certified."""
+"""Default T, except where `CautiousPolicy` decides: it stops in each state as soon as the policy is certified."""
 
 
 class Solved(NamedTuple):
-    """What came out at L levels; of a single level, `policies` and certificates have no dimension for it."""
+    """Policies of L levels; for a single level, `policies` and `certificates` have no dimension L."""
 
     policies: dict[str, Tensor]
     """By name, [L, S, A]."""
     certificates: dict[str, Certificate]
-    """Of each of them."""
+    """One per policy, by the same names."""
     record: dict[str, Any]
-    """How it was solved."""
+    """The settings of the solver."""
     cautious: Tensor
-    """What is decided, [L, S, A]."""
+    """The policy to follow, [L, S, A]."""
     ordinary: Tensor
-    """What one would ordinarily do, [L, S, A]."""
+    """The ordinary policy, [L, S, A]."""
 
 
 @dataclass
 class Solve:
-    """Solve your own problem: reward models in, a cautious policy and its certificate out.
+    """Solve your own problem: from reward models to a cautious policy and its certificate.
 
-    The models come as an array (--rewards; safetensors, or .npy, memory-mapped), or as a trained belief that is asked about
-    states (--belief and --states). Without --mdp the states are independent decisions.
+    Give the models as an array (--rewards; safetensors, or .npy, memory-mapped), or as a trained belief with states to decide
+    about (--belief and --states). Without --mdp the states are independent decisions.
 
     Example: cautious solve --rewards rewards.safetensors --mdp world.safetensors --level 1-of-20 --out solution
 
     Example: cautious solve --belief belief --states new.csv --level 1-of-20 --out decisions
 
-    Where one action is known to be safe, a plain rule stands beside the levels: do what one ordinarily would, but the safe
-    action where the models differ more than they do in familiar states. It refers every odd row, and needs no k-of-n; the
-    levels need no safe action, and are careful only where the decision is in doubt.
+    If one action is known to be safe, --fallback adds a simple rule beside the levels: act as usual, but take the safe action
+    where the models differ more than in familiar states. The rule refers every unusual row; the levels need no safe action, and
+    depart only where the models disagree about the best action.
 
     Example: cautious solve --belief belief --states new.csv --fallback ask --at-most 0.05 --out decisions
     """
 
     rewards: Path | None = None
-    """Tensor "rewards" [M, S, A]: what each of M models says each action pays in each state."""
+    """Tensor "rewards" [M, S, A]: the reward of each action in each state under each of M models."""
     belief: Path | None = None
-    """Instead: a folder that 'cautious train' wrote, or 'ask-for-help' for the one that comes with the package."""
+    """Instead: a folder written by 'cautious train', or 'ask-for-help' for the belief in the package."""
     states: Path | None = None
-    """With --belief: states to decide in, array "inputs" [S, ...] of a .npz or .safetensors file, or a .npy file; or a table
-    (.csv) with the columns that the belief was trained on."""
+    """With --belief: the states to decide about: array "inputs" [S, ...] of a .npz or .safetensors file, a .npy file, or a
+    table (.csv) with the columns that the belief was trained on."""
     level: tuple[str, ...] = ("1-of-20",)
-    """How cautious: k-of-n averages the k worst of n sampled models. Several levels are solved in one go."""
+    """How cautious: k-of-n averages the k worst of n sampled models. Several levels are solved in one call."""
     fallback: str | None = None
-    """The safe action, if there is one: its name in the table of the training, or its number. It is taken where the models
-    differ by more than --threshold; decisions.csv has it beside the levels, under 'decided with fallback'."""
+    """The safe action, if there is one: its name in the training table, or its number. It is taken where the models differ by
+    more than --threshold; decisions.csv lists it as 'decided with fallback'."""
     threshold: float | None = None
-    """With --fallback: the disagreement above which it is taken, as 'cautious calibrate --fallback' finds it. 1 (if neither
-    this nor --at-most is given) is what 95 % of familiar states stay below; without --belief it is in units of the reward."""
+    """With --fallback: the disagreement above which it is taken; 'cautious calibrate --fallback' finds it. Default without
+    --at-most: 1, which 95 % of familiar states stay below; without --belief in units of the reward, and no default."""
     at_most: float | None = None
-    """With --fallback, instead of --threshold: the share of familiar states in which it may be taken, on average, by the states
-    that 'cautious train' kept back. 'cautious calibrate' gives a guarantee."""
+    """With --fallback, instead of --threshold: the share of familiar states in which it may be taken, on average, estimated on
+    the states that 'cautious train' held out. 'cautious calibrate' gives a guarantee."""
     mdp: Path | None = None
     """Tensors "transitions" [S, A, S] or [S*A, S], "initial_state_dist" [S] and "discount" (one number)."""
     regime: Literal["auto", "all-states", "single-state"] = "auto"
-    """Without --mdp: rank the models over all states together, or in each state anew (far more cautious). auto: the first,
-    but the second with --belief, by the code of CautiousPolicy and with its decisions (unless --sampling or --update name
-    another way)."""
+    """Without --mdp: rank the models over all states together, or separately in each state (much more cautious). auto:
+    all-states with --rewards; single-state with --belief, decided by CautiousPolicy unless --sampling or --update is given."""
     sampling: Literal["queue", "exact"] = "exact"
-    """Draw n models an iteration as the paper does, or weigh all models by rank: no sampling noise."""
+    """queue: sample n models per iteration, as the paper does; exact: weigh all models by rank, without sampling noise."""
     update: Literal["regret-matching", "regret-matching+", "as-printed"] | None = None
-    """How regret accumulates; if not named, by regret matching, and by regret matching+ where CautiousPolicy decides."""
+    """How regret accumulates; default: regret-matching, and regret-matching+ where CautiousPolicy decides."""
     iterations: int | None = None
-    """More iterations close the gap that the certificate shows. If not named, 1,000; where CautiousPolicy decides, as many as
-    each state needs to be certified, 300 at most."""
+    """More iterations reduce the gap of the certificate. Default: 1,000; where CautiousPolicy decides, as many as each state
+    needs to be certified, at most 300."""
     seed: int = 0
-    """Starts the shuffles of queue sampling."""
+    """Seed of the shuffles of queue sampling."""
     out: Path = Path("solution")
-    """Folder for policy.safetensors (the policies: the best one, and unless CautiousPolicy decides the last iterate and
-    the average; and in each state the action, its caution and the ordinary policy, as CautiousPolicy has them) and
-    certificate.json; for states of a table also decisions.csv, its rows with what is decided."""
+    """Folder for policy.safetensors (the best policy; the last iterate and the average unless CautiousPolicy decides; per state
+    the action, its caution and the ordinary policy), certificate.json and, for a table, decisions.csv: its rows with the
+    decisions."""
 
     def run(self) -> None:
-        """Load, solve, write, and show the certificate."""
-        import torch
-
+        """Load, solve, write, and print the tables."""
         from cautious.beliefs.familiar_spread import in_units_of
-        from cautious.cli.console import console, say
-        from cautious.cli.inputs import write_decisions
-        from cautious.cli.tables import actions_table, caution_table, certificate_table, disagreement_table
-        from cautious.io.arrays import FORMAT, save_json, save_tensors
         from cautious.policy.decision import decision_of, spread_of
         from cautious.policy.fallback import with_fallback
         from cautious.types import as_folder
 
         as_folder(self.out, "out")
-        asked, mdp = self._asked(), self._mdp()
-        rule = self._fallback_rule(asked)
-        rewards = self._rewards(asked)
-        by_policy = asked is not None and mdp is None and self._as_cautious_policy()
+        inputs, mdp = self._inputs(), self._mdp()
+        rule = self._fallback_rule(inputs)
+        rewards = self._rewards(inputs)
+        by_policy = inputs is not None and mdp is None and self._as_cautious_policy()
         solved = self._decided(rewards) if by_policy else self._solved(rewards, mdp)
-        record = {
-            name: {part: getattr(certificate, part).tolist() for part in ("lower", "upper", "gap")}
-            for name, certificate in solved.certificates.items()
-        }
         shape = solved.policies["best_policy"].shape  # [S, A], or [L, S, A]
         cautious, ordinary = (policies.reshape(shape) for policies in (solved.cautious, solved.ordinary))
-        familiar = None if asked is None else asked.belief.familiar
+        familiar = None if inputs is None else inputs.belief.familiar
         decision = decision_of(cautious, ordinary, lambda: rewards, in_units_of(familiar, spread_of(rewards)))
-        decisions = {
-            "action": decision.action,
-            "caution": decision.caution,
-            "ordinary_policy": ordinary.contiguous(),
-            "disagreement": decision.disagreement,
-        }
         fallback = None
         if rule is not None:
             usual = decision_of(solved.ordinary[0], solved.ordinary[0], decision.opinions, decision.disagreement)
             fallback = with_fallback(usual, *rule)
+        self._save(inputs, solved, decision, fallback)
+        self._print(inputs, solved, decision, fallback, rule)
+
+    def _save(
+        self, inputs: DecisionInputs | None, solved: Solved, decision: Decision, fallback: Decision | None
+    ) -> None:
+        """Write policy.safetensors, certificate.json and, for states of a table, decisions.csv."""
+        from cautious.io.arrays import FORMAT, save_json, save_tensors
+
+        decisions = {
+            "action": decision.action,
+            "caution": decision.caution,
+            "ordinary_policy": decision.ordinary.contiguous(),
+            "disagreement": decision.disagreement,
+        }
+        if fallback is not None:
             decisions["fallback_action"] = fallback.action
         files = {"policy.safetensors": save_tensors(self.out / "policy.safetensors", solved.policies | decisions)}
-        save_json(
-            self.out / "certificate.json",
-            {"format": FORMAT, "solution": solved.record, "certificates": record},
-            files,
-        )
-        columns = None if asked is None else asked.columns
-        names = None if columns is None else columns.actions
-        if asked is not None and columns is not None:
-            write_decisions(self.out / DECISIONS, asked, self.level, decision, fallback)
+        certificates = {
+            name: {part: getattr(certificate, part).tolist() for part in ("lower", "upper", "gap")}
+            for name, certificate in solved.certificates.items()
+        }
+        record = {"format": FORMAT, "solution": solved.record, "certificates": certificates}
+        save_json(self.out / "certificate.json", record, files)
+        if inputs is not None and inputs.columns is not None:
+            write_decisions(self.out / DECISIONS, inputs, self.level, decision, fallback)
         else:
-            (self.out / DECISIONS).unlink(missing_ok=True)  # of other states
-        actions = decision.action.reshape(len(self.level), -1)
+            (self.out / DECISIONS).unlink(missing_ok=True)  # an earlier call may have left one, about other states
+
+    def _print(
+        self,
+        inputs: DecisionInputs | None,
+        solved: Solved,
+        decision: Decision,
+        fallback: Decision | None,
+        rule: tuple[int, float] | None,
+    ) -> None:
+        """Print the tables, and where the files are."""
+        import torch
+
+        from cautious.cli.console import console, plural, say
+
+        columns = None if inputs is None else inputs.columns
+        actions, rules = decision.action.reshape(len(self.level), -1), self.level
         if fallback is not None:
-            actions = torch.cat([actions, fallback.action[None]])
-        rules = (*self.level, *(() if fallback is None else ("with fallback",)))
+            actions, rules = torch.cat([actions, fallback.action[None]]), (*rules, "with fallback")
+        names = None if columns is None else columns.actions
         console.print(actions_table(rules, actions, solved.ordinary[0], names))
         console.print(certificate_table(self.level, solved.certificates))
         console.print(caution_table(self.level, decision.caution))
-        console.print(disagreement_table(decision.disagreement, familiar is not None))
+        has_unit = inputs is not None and inputs.belief.familiar is not None
+        console.print(disagreement_table(decision.disagreement, has_unit))
         if rule is not None:
-            referred = int((decision.disagreement > rule[1]).sum())
-            total = len(decision.disagreement)
-            say(f"{self.fallback}: in {referred:,} of {total:,} states the models differ by more than {rule[1]:.4g}")
+            referred, total = int((decision.disagreement > rule[1]).sum()), len(decision.disagreement)
+            say(
+                f"{self.fallback}: the models differ by more than {rule[1]:.4g} in {referred:,} of {plural(total, 'state')}"
+            )
         say(f"wrote {self.out / 'policy.safetensors'} and {self.out / 'certificate.json'}")
         if columns is not None:
             say(f"decisions, row by row: {self.out / DECISIONS}")
 
-    def _fallback_rule(self, asked: DecisionInputs | None) -> tuple[int, float] | None:
-        """The number of the safe action, and the disagreement above which it is taken; None if no such action is named."""
+    def _fallback_rule(self, inputs: DecisionInputs | None) -> tuple[int, float] | None:
+        """The number of the safe action and the disagreement above which it is taken; None without --fallback."""
         from cautious.errors import InvalidInputError
         from cautious.policy.fallback import parse_action
 
         if self.fallback is None:
             if self.threshold is not None or self.at_most is not None:
-                raise InvalidInputError("threshold and at_most belong to --fallback ACTION, which is not given.")
+                raise InvalidInputError("threshold and at_most need --fallback ACTION, which is not given.")
             return None
         if self.threshold is not None and self.at_most is not None:
-            raise InvalidInputError("threshold and at_most say the same in two ways; give one of them.")
-        names = None if asked is None or asked.columns is None else asked.columns.actions
+            raise InvalidInputError("threshold and at_most exclude each other; give one of them.")
+        names = None if inputs is None or inputs.columns is None else inputs.columns.actions
         number = parse_action(
             int(self.fallback) if names is None and self.fallback.isdecimal() else self.fallback, names
         )
         if self.threshold is not None:
             return number, self.threshold
-        familiar = None if asked is None else asked.belief.familiar
+        familiar = None if inputs is None else inputs.belief.familiar
         if familiar is None:
             raise InvalidInputError(
-                "threshold: give one, in units of the reward: no familiar states were kept back that would set it."
+                "threshold is missing: no familiar states were held out to derive it from; give one, in units of the reward."
             )
         return number, 1.0 if self.at_most is None else familiar.threshold(self.at_most)
 
-    def _asked(self) -> DecisionInputs | None:
-        """A belief and states, unless there is an array of rewards."""
-        from cautious.cli.inputs import load_asked
+    def _inputs(self) -> DecisionInputs | None:
+        """The belief and the states; None with --rewards."""
+        from cautious.cli.inputs import load_decision_inputs
         from cautious.errors import InvalidInputError
 
         if self.rewards is not None and self.belief is None and self.states is None:
             return None
         if self.rewards is not None or self.belief is None or self.states is None:
             raise InvalidInputError(
-                "name where the models come from: either --rewards FILE; or --belief FOLDER and --states FILE together."
+                "give the models: either --rewards FILE, or --belief FOLDER and --states FILE together."
             )
-        return load_asked(self.belief, self.states)
+        return load_decision_inputs(self.belief, self.states)
 
-    def _rewards(self, asked: DecisionInputs | None) -> Any:
-        """What each model says each action pays in each state, [M, S, A]."""
+    def _rewards(self, inputs: DecisionInputs | None) -> Any:
+        """The reward of each action in each state under each model, [M, S, A]."""
         from cautious.io.arrays import load_array
 
-        if asked is not None:
-            return asked.belief.rewards(asked.states)
+        if inputs is not None:
+            return inputs.belief.rewards(inputs.states)
         assert self.rewards is not None
         return load_array(self.rewards, "rewards")
 
     def _mdp(self) -> TabularMDP | None:
-        """The world, where actions move it."""
+        """The MDP, if one is given."""
         from cautious.errors import InvalidInputError
         from cautious.worlds.mdp_files import load_mdp
 
@@ -210,16 +228,16 @@ class Solve:
             return None
         if self.regime == "single-state":
             raise InvalidInputError(
-                f"regime={self.regime!r} goes without --mdp: in an MDP the states belong together. Leave one of the two out."
+                f"regime={self.regime!r} excludes --mdp: in an MDP models are ranked over all states. Leave one of the two out."
             )
         return load_mdp(self.mdp)
 
     def _as_cautious_policy(self) -> bool:
-        """Whether a belief's states are decided in as `CautiousPolicy` does: each on its own, and no other way is named."""
+        """Whether `CautiousPolicy` decides: each state separately, and no other solver option is given."""
         return self.regime != "all-states" and self.sampling == "exact" and self.update is None
 
     def _decided(self, rewards: Tensor) -> Solved:
-        """By the code of `CautiousPolicy`, so that what 'cautious calibrate' promises is about these very decisions."""
+        """Decisions of `CautiousPolicy`: those that the guarantee of 'cautious calibrate' is about."""
         import torch
 
         from cautious.cli.console import progress_bar
@@ -232,7 +250,10 @@ class Solve:
         with progress_bar("solving") as progress:
             cautious, ordinary, gap = policy.solve_states(rewards, levels, progress)
         models = rewards.cpu()
-        values = [level.value((models * own).sum(dim=-1).T) for level, own in zip(levels, cautious, strict=True)]
+        values = [
+            level.value((models * probabilities).sum(dim=-1).T)
+            for level, probabilities in zip(levels, cautious, strict=True)
+        ]
         lower = torch.stack(values)  # [L, S]
         several = len(levels) > 1
         lower, upper, gap = (part if several else part[0] for part in (lower, lower + gap, gap))
@@ -275,3 +296,109 @@ class Solve:
         solved = best.reshape(len(self.level), *best.shape[-2:])
         pair = with_baseline(solved, parse_levels(self.level), rewards, mdp)
         return Solved(policies, certificates, solution.record, *pair)
+
+
+def write_decisions(
+    path: Path, inputs: DecisionInputs, levels: Sequence[str], decision: Decision, fallback: Decision | None = None
+) -> None:
+    """Write the table's rows, each with what is new about it, the models' disagreement and the decisions.
+
+    The decisions are the ordinary action, and each level's action with its caution.
+
+    Args:
+        path: The file to write.
+        inputs: The table.
+        levels: L of them.
+        decision: Of these levels, [L, S], or of a single level, [S].
+        fallback: Of the fallback rule, [S].
+    """
+    import csv
+
+    from cautious.io.atomic import atomic_write
+
+    table, columns = inputs.table, inputs.columns
+    assert table is not None
+    assert columns is not None
+    added = {"new": ["; ".join(remarks) for remarks in columns.remarks(table)]}
+    ordinary = decision.ordinary.reshape(len(levels), -1, decision.ordinary.shape[-1])[0]  # the same for every level
+    added["disagreement"] = [f"{value:.3f}" for value in decision.disagreement.tolist()]
+    added["ordinarily"] = [columns.actions[best] for best in ordinary.argmax(dim=1).tolist()]
+    actions, caution = (part.reshape(len(levels), -1).tolist() for part in (decision.action, decision.caution))
+    for level, level_actions, level_caution in zip(levels, actions, caution, strict=True):
+        added[f"decided {level}"] = [columns.actions[action] for action in level_actions]
+        added[f"caution {level}"] = [f"{value:.4f}" for value in level_caution]
+    if fallback is not None:
+        added["decided with fallback"] = [columns.actions[action] for action in fallback.action.tolist()]
+
+    # A table that this command wrote before has these columns already: replace them.
+    kept = [column for column, name in enumerate(table.header) if name not in added]
+
+    def write(target: Path) -> None:
+        with target.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow([table.header[column] for column in kept] + list(added))
+            for row, more in zip(table.rows, zip(*added.values(), strict=True), strict=True):
+                writer.writerow([row[column] for column in kept] + list(more))
+
+    atomic_write(path, write)
+
+
+def actions_table(rules: Sequence[str], actions: Tensor, ordinary: Tensor, names: Sequence[str] | None) -> Table:
+    """In how many states each action is taken by the ordinary policy [S, A] and by each of L rules, actions [L, S]."""
+    from cautious.cli.console import make_table
+
+    num_actions = ordinary.shape[-1]
+    chosen = [ordinary.argmax(dim=-1), *actions]
+    counts = [each.bincount(minlength=num_actions).tolist() for each in chosen]
+    labels = [str(number) for number in range(num_actions)] if names is None else names
+    rows = [
+        (label, *(f"{count:,}" for count in row))
+        for label, *row in zip(labels, *counts, strict=True)
+        if any(row) or num_actions <= 20
+    ]
+    return make_table("number of states per action", ("action", "ordinarily", *rules), rows, text_columns=("action",))
+
+
+def certificate_table(levels: Sequence[str], certificates: Mapping[str, Certificate]) -> Table:
+    """One row per level and policy: its exact value, the bound for every policy, the gap (means, if there is one per state)."""
+    from cautious.cli.console import make_table
+
+    rows = []
+    for number, level in enumerate(levels):
+        for name, certificate in certificates.items():
+            parts = (certificate.lower, certificate.upper, certificate.gap)
+            means = [float(part.reshape(len(levels), -1)[number].mean()) for part in parts]
+            rows.append((level, name, *(f"{mean:.6f}" for mean in means)))
+    headings = ("level", "policy", "value (lower)", "bound for all (upper)", "gap")
+    return make_table("distance from the best possible policy", headings, rows, text_columns=headings[:2])
+
+
+def caution_table(levels: Sequence[str], caution: Tensor) -> Table:
+    """How much each level departs from the ordinary policy: caution [S], or [L, S]."""
+    from cautious.cli.console import make_table
+
+    rows = []
+    for level, values in zip(levels, caution.reshape(len(levels), -1), strict=True):
+        high = int((values > 0.5).sum())
+        numbers = (f"{float(values.mean()):.3f}", f"{float(values.max()):.3f}", f"{high:,}")
+        rows.append((level, f"{len(values):,}", *numbers))
+    return make_table(
+        "distance from ordinary behaviour",
+        ("level", "states", "mean caution", "maximum", "states above 0.5"),
+        rows,
+        text_columns=("level",),
+        caption="caution: 0 acts as usual, 1 entirely differently",
+    )
+
+
+def disagreement_table(disagreement: Tensor, has_unit: bool) -> Table:
+    """How much the models differ, [S]; in units of familiar states if the belief has that unit."""
+    from cautious.cli.console import make_table
+
+    row = [f"{len(disagreement):,}", f"{float(disagreement.median()):.3g}", f"{float(disagreement.max()):.3g}"]
+    headings = ["states", "median", "maximum"]
+    if has_unit:
+        row.append(f"{int((disagreement > 1).sum()):,}")
+        headings.append("states above 1")
+    unit = "95 % of familiar states are below 1" if has_unit else "in units of the reward"
+    return make_table("disagreement of the models", headings, [row], caption=unit)

@@ -1,4 +1,4 @@
-"""`cautious train`: a belief from a user's own data, without writing Python."""
+"""`cautious train`: train a belief on the user's own data."""
 
 from __future__ import annotations
 
@@ -9,23 +9,28 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 if TYPE_CHECKING:
+    from rich.table import Table
     from torch import Tensor
 
     from cautious.beliefs.datasets.schema import TableSchema
+    from cautious.beliefs.diagnostics import Diagnosis
     from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.progress import Progress
+
+CHECKPOINTS = "checkpoints"
+"""Folder of unfinished training, inside the belief's folder."""
 
 
 @dataclass
 class Train:
-    """Train reward models on your own experience: together they are a belief about what each action pays.
+    """Train reward models on your own data: together they are a belief about the reward of each action.
 
-    DATA is a table (.csv, with a line of headings): name the columns that say what was done and what it paid; all others are
-    what a state is made of, and text becomes a column of 0 and 1 for each value. Or DATA is a .npz or .safetensors file with
-    "inputs" [S, ...], one row a familiar state, and "rewards" [S, A], what each action paid there (NaN where it was not tried).
-    Several files follow each other. Interrupted, the same command goes on.
+    DATA is a table (.csv with a header line): name the columns of the action and of its reward; all other columns are the
+    state, and text columns are one-hot encoded. Or DATA is a .npz or .safetensors file with "inputs" [S, ...], one row per
+    familiar state, and "rewards" [S, A], the reward of each action there (NaN where it was not tried). Several files are
+    concatenated. After an interruption, the same command resumes the training.
 
-    Then see how cautious to be, and decide with it, here or in Python:
+    Then choose a level and decide, on the command line or in Python:
 
     cautious calibrate --belief belief --states familiar.csv --at-most 0.05
 
@@ -33,7 +38,7 @@ class Train:
 
     CautiousPolicy(RewardEnsemble.load("belief"), "1-of-20").decide(states)
 
-    The paper's own tasks are trained by 'cautious reproduce', which keeps their beliefs in its run's folder.
+    'cautious reproduce' trains the beliefs of the paper's tasks and keeps them in the folder of the run.
 
     Example: cautious train log.csv --action treatment --reward outcome --ignore name date --out belief
 
@@ -41,54 +46,53 @@ class Train:
     """
 
     data: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DATA [DATA ...]"), tyro.conf.Positional]
-    """Your files."""
+    """Training files."""
     action: str | None = None
-    """Of a table: the column that says what was done in each row."""
+    """For a table: the column with the action of each row."""
     reward: str | None = None
-    """Of a table: the column that says what that paid."""
+    """For a table: the column with the reward of that action."""
     rewards: tuple[str, ...] = ()
-    """Of a table, instead of these two: one column for each action with what it paid, empty where it was not tried."""
+    """For a table, instead of these two: one reward column per action, empty where the action was not tried."""
     ignore: tuple[str, ...] = ()
-    """Of a table: columns that are no part of a state, such as names and dates."""
+    """For a table: columns that are not part of the state, such as names and dates."""
     out: Path = Path("belief")
-    """Folder of the belief; unfinished work is kept in it too."""
+    """Folder of the belief; it also holds unfinished training."""
     num_models: int = 100
-    """M; at least as many as the n of the levels you mean to use."""
+    """M; at least the n of the levels you plan to use."""
     num_epochs: int = 100
     """Passes over the data."""
     batch_size: int = 64
-    """States a step."""
+    """States per step."""
     learning_rate: float | None = None
-    """Of Adam; if not given, what suits the network: 0.0016 for images; for vectors 0.01 or, with more than nine features,
-    0.03 / √features."""
+    """Of Adam. Default: 0.0016 for images; for vectors 0.01 or, with more than nine features, 0.03 / √features."""
     weight_decay: float = 0.0
-    """Of Adam, as L2 penalty."""
+    """L2 penalty of Adam."""
     network: Literal["auto", "image", "vector"] = "auto"
     """image: the paper's convolutional network, for images [S, 28, 28]; vector: two hidden layers of 64; auto: by the shape."""
     validation_fraction: float = 0.1
-    """Part of the states that no model sees, to look at the belief with."""
+    """Share of the states that is held out for the diagnosis."""
     prior: float | None = None
-    """Width of each model's random prior far from familiar states; if not given, 8 for vectors, 0 (none) for images."""
+    """Width of each model's random prior far from familiar states; default: 0.75 for vectors, 0 (none) for images."""
     seed: int = 0
-    """Starts every random draw."""
+    """Seed of every random draw."""
     device: str = "auto"
     """Where to train: auto, cpu or cuda."""
 
     def run(self) -> None:
-        """Read, train, look at the belief, write."""
-        from cautious.cli.console import console, progress_bar, say
-        from cautious.cli.tables import diagnosis_table
+        """Read, train, save, print the diagnosis."""
+        from cautious.cli.console import console, plural, progress_bar, say
 
         with progress_bar("training") as progress:
-            belief = self._trained(progress)
-        console.print(f"{belief.num_models} models of {belief.num_actions} actions, states {list(belief.state_shape)}")
+            belief = self._train(progress)
+        models, actions = plural(belief.num_models, "model"), plural(belief.num_actions, "action")
+        say(f"{models} of {actions}, states {list(belief.state_shape)}")
         if belief.diagnosis is not None:
             console.print(diagnosis_table(belief.diagnosis))
             for concern in belief.diagnosis.concerns:
-                console.print(f"[yellow]look out:[/] {concern}")
+                say(f"warning: {concern}")
         say(f"belief: {self.out}   decide with it: cautious solve --belief {self.out} --states FILE")
 
-    def _trained(self, progress: Progress) -> RewardEnsemble:
+    def _train(self, progress: Progress) -> RewardEnsemble:
         import shutil
         import warnings
 
@@ -101,13 +105,13 @@ class Train:
 
         folder = as_folder(self.out, "out")
         if (folder / DESCRIPTION).exists():
-            raise InvalidInputError(f"out={str(folder)!r} holds a belief already; choose another folder, or delete it.")
-        columns, *experience = self._experience()
+            raise InvalidInputError(f"out={str(folder)!r} already holds a belief; choose another folder, or delete it.")
+        columns, *dataset = self._dataset()
         outcome = {"action": self.action, "reward": self.reward, "rewards": list(self.rewards)}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", BeliefWarning)  # said below, as part of the look at it
+            warnings.simplefilter("ignore", BeliefWarning)  # `run` prints the same concerns with the diagnosis
             belief = fit_ensemble(
-                *experience,
+                *dataset,
                 network=self.network,
                 num_models=self.num_models,
                 num_epochs=self.num_epochs,
@@ -127,13 +131,12 @@ class Train:
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         return belief
 
-    def _experience(self) -> tuple[TableSchema | None, Tensor, Tensor]:
-        """States and what each action paid there; of a table also how its rows become states."""
+    def _dataset(self) -> tuple[TableSchema | None, Tensor, Tensor]:
+        """The schema if the data are a table, states [S, ...] and rewards [S, A]."""
         from cautious.beliefs.datasets.arrays import load_dataset
         from cautious.beliefs.datasets.csv import are_tables, read_tables
         from cautious.beliefs.datasets.schema import Outcome, TableSchema
         from cautious.cli.console import console
-        from cautious.cli.tables import columns_table
         from cautious.errors import InvalidInputError
 
         if self.data and are_tables(self.data):
@@ -144,9 +147,52 @@ class Train:
             return columns, columns.states(table), rewards
         if self.action is not None or self.reward is not None or self.rewards or self.ignore:
             raise InvalidInputError(
-                "action, reward, rewards and ignore name columns of a table (.csv); arrays have none."
+                "action, reward, rewards and ignore are columns of a table (.csv); arrays have none. Leave them out."
             )
         return None, *load_dataset(self.data)
 
 
-CHECKPOINTS = "checkpoints"
+def columns_table(columns: TableSchema, rewards: Tensor) -> Table:
+    """How each column of a table was read, and how often each action was tried: rewards [S, A]."""
+    from cautious.cli.console import make_table, plural
+
+    rows = []
+    for feature in columns.features:
+        if feature.texts is None:
+            what = f"number, {feature.low:g} to {feature.high:g}"
+        else:
+            more = ", ..." if len(feature.texts) > 4 else ""
+            what = f"{plural(len(feature.texts), 'text')}: {', '.join(feature.texts[:4])}{more}"
+        rows.append((feature.name, what))
+    tried = (~rewards.isnan()).sum(dim=0).tolist()
+    for name, count in zip(columns.actions, tried, strict=True):
+        rows.append((name, f"action, tried in {plural(count, 'row')}"))
+    headings = ("column", "read as")
+    return make_table("how the table was read", headings, rows, text_columns=headings)
+
+
+def diagnosis_table(diagnosis: Diagnosis) -> Table:
+    """Errors and disagreement of a belief on held-out familiar states and on synthetic novel ones."""
+    from cautious.cli.console import make_table, plural
+
+    rows = {
+        "error of each action's mean reward": diagnosis.reward_deviation,
+        "error of the models' mean": diagnosis.error,
+        "error of a single model": diagnosis.member_error,
+        "disagreement of the models": diagnosis.disagreement,
+        "disagreement on synthetic novel states": diagnosis.unfamiliar_disagreement,
+    }
+    caption = None
+    if diagnosis.num_unfamiliar:
+        kinds = ", ".join(f"{kind} {100 * share:.0f} %" for kind, share, _ in diagnosis.departures)
+        caption = (
+            f"1-of-20 departs from the ordinary action on {100 * diagnosis.unfamiliar_departures:.0f} % of "
+            f"{plural(diagnosis.num_unfamiliar, 'synthetic row')} far from all familiar ones ({kinds})"
+        )
+    return make_table(
+        f"diagnosis of the belief on {plural(diagnosis.num_states, 'held-out familiar state')}",
+        ("quantity", "in units of the reward"),
+        [(what, f"{value:.3g}") for what, value in rows.items()],
+        text_columns=("quantity",),
+        caption=caption,
+    )

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
+
+if TYPE_CHECKING:
+    from rich.columns import Columns
+
+    from cautious.experiments.demos.rollouts import Drive
 
 
 @dataclass
@@ -23,29 +29,28 @@ class Watch:
     against: str = "20-of-20"
     """The policy on the right."""
     probability: float = 0.5
-    """How likely obstacles appear."""
+    """Probability that an obstacle appears."""
     steps: int = 60
-    """How long to drive."""
+    """Number of steps to drive."""
     seed: int = 0
-    """The same seed meets both cars with the same luck."""
+    """Seed of the obstacles; both cars meet the same ones."""
     fps: float = 4.0
-    """Frames a second."""
+    """Frames per second."""
     belief: Path | None = None
-    """A run whose reward models to use, or 'driving' for those that come with the package; if not given, one nearby (that in
-    --out, of the demo, of 'reproduce driving'), or else they are trained first."""
+    """A run whose reward models to use, or 'driving' for those in the package; default: a run found nearby (in --out, of the
+    demo, of 'reproduce driving'); if there is none, models are trained first."""
     out: Path = Path("demo")
-    """Folder for reward models that have to be trained: that of the demo, which then goes on with them."""
+    """Folder for reward models that must be trained: that of the demo, which can then resume from them."""
     gif: Path | None = None
-    """Write the animation to this file instead of showing it."""
+    """Write the animation to this .gif file instead of the terminal."""
 
     def run(self) -> None:
-        """Solve both levels on the belief at hand, then drive."""
+        """Solve both levels for the belief, then drive."""
         import time
 
         from rich.live import Live
 
-        from cautious.cli.console import console, progress_bars, say
-        from cautious.cli.tables import drive_columns
+        from cautious.cli.console import console, plural, progress_bars, say
         from cautious.errors import InvalidInputError
         from cautious.experiments.demos.rollouts import drive_both, trained_belief
         from cautious.ops.risk import KofN
@@ -58,7 +63,7 @@ class Watch:
         if self.gif is not None:
             if self.gif.suffix.lower() != ".gif" or self.gif.is_dir():
                 raise InvalidInputError(
-                    f"gif={self.gif} must be a file that ends in .gif, since that is what is written."
+                    f"gif={self.gif} must be a file name that ends in .gif, the only format that is written."
                 )
             as_folder(self.gif.parent, "gif's folder")
         as_folder(self.out, "out")
@@ -77,4 +82,28 @@ class Watch:
             console.print()
         for drive in drives:
             last = drive.frames[-1]
-            console.print(f"{drive.title}: {last.distance} rows driven, {last.collisions} obstacles hit")
+            console.print(
+                f"{drive.title}: {plural(last.distance, 'row')} driven, {plural(last.collisions, 'obstacle')} hit"
+            )
+
+
+def drive_columns(drives: Sequence[Drive], step: int) -> Columns:
+    """All drives after `step` steps, side by side."""
+    from rich.columns import Columns
+    from rich.panel import Panel
+    from rich.style import Style
+    from rich.text import Text
+
+    from cautious.report.driving.animation import caption, terminal_lines
+
+    panels = []
+    for drive in drives:
+        text = Text()
+        for line in terminal_lines(drive, step):
+            for signs, colour in line:
+                text.append(signs * 2, Style(bgcolor=f"rgb({colour[0]},{colour[1]},{colour[2]})", bold=True))
+            text.append("\n")
+        frame = drive.frames[step]
+        text.append(f"{frame.action}\n{caption(frame)}")
+        panels.append(Panel(text, title=drive.title, width=38))  # two fit a terminal of 80 columns
+    return Columns(panels)

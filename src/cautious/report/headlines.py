@@ -152,7 +152,6 @@ HEADLINES = (
         "68 % (20,800 letters)",
         "ask-for-help",
         _first(("help-0.25", "letters", None)),
-        first=True,
     ),
     Headline("ask for help: a single network (optim) asks on clothes", "under 2 %", "ask-for-help", _optim(_HELP)),
     Headline(
@@ -172,7 +171,6 @@ HEADLINES = (
         "smaller with smaller k/N",
         "non-obvious",
         _ends(("non-obvious", "fashion", None), INDEX),
-        first=True,
     ),
     Headline(
         "help if available: both tables of familiar digits",
@@ -192,14 +190,12 @@ HEADLINES = (
         "84.1 ... 99.3 %",
         "help-if-available",
         _ends(("help-0.05", "digits", True), CORRECT),
-        first=True,
     ),
     Headline(
         "help if available: 1-of-20 asks on digits, single-image",
         "10.4 %",
         "help-if-available",
         _first(("help-0.05", "digits", True)),
-        first=True,
     ),
     Headline(
         "help if available: 1-of-20 asks on clothes, against optim, single-image",
@@ -218,7 +214,6 @@ HEADLINES = (
         "88.8 ... 98.7 %",
         "data-extent",
         _ends(("extent-10", "digits", None), CORRECT),
-        first=True,
     ),
     Headline(
         "1 % of the digits: help on clothes, 1-of-20 ... 10-of-10, single-image",
@@ -253,6 +248,5 @@ HEADLINES = (
         "833 CPU-hours",
         "driving",
         _training_time("belief"),
-        first=True,
     ),
 )
