@@ -53,7 +53,7 @@ class ProgressCounter:
 
 def as_progress(progress: bool | Progress | None, title: str) -> Progress | None:
     """Whom to tell: a function as it is; for True a line on standard error, in a file or a notebook one now and then."""
-    from cautious.types import parse_flag  # loads torch, which a command's --help does without
+    from cautious.validation import parse_flag  # loads torch, which a command's --help does without
 
     if progress is None or callable(progress):
         return progress

@@ -12,7 +12,7 @@ from cautious.errors import InvalidInputError
 def derive_seed(seed: int, *address: str | int) -> int:
     """A 63-bit seed that depends on `seed` and on every part of `address`, and on nothing else.
 
-    >>> seed_of(0, "queue", 3) == seed_of(0, "queue", 3), seed_of(0, "queue", 3) == seed_of(0, "queue", 4)
+    >>> derive_seed(0, "queue", 3) == derive_seed(0, "queue", 3), derive_seed(0, "queue", 3) == derive_seed(0, "queue", 4)
     (True, False)
     """
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:

@@ -22,8 +22,8 @@ from cautious.beliefs.table_belief import state_numbers
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 from cautious.parallel import parallel_map, single_threaded
 from cautious.progress import Progress, ProgressCounter
-from cautious.types import (
-    ArrayLike,
+from cautious.types import ArrayLike
+from cautious.validation import (
     as_device,
     as_float_tensor,
     as_folder,

@@ -24,7 +24,7 @@ class Demo:
     def run(self) -> None:
         """Run the demo."""
         from cautious.seeding import derive_seed
-        from cautious.types import as_folder
+        from cautious.validation import as_folder
 
         as_folder(self.out, "out")
         derive_seed(self.seed)  # says so if it is no seed

@@ -59,7 +59,7 @@ class Reproduce:
         from cautious.cli.console import progress_bars, say
         from cautious.experiments.executors.engine import open_engine
         from cautious.experiments.repeats import run_repeats
-        from cautious.types import parse_count
+        from cautious.validation import parse_count
 
         parse_count(self.repeats, "repeats")
         parts = (self.task, *([] if self.setting == "main" else [self.setting]), self.scale)

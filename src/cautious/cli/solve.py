@@ -100,7 +100,7 @@ class Solve:
         from cautious.io.arrays import FORMAT, save_json, save_tensors
         from cautious.policy.decision import decision_of, spread_of
         from cautious.policy.fallback import with_fallback
-        from cautious.types import as_folder
+        from cautious.validation import as_folder
 
         as_folder(self.out, "out")
         asked, mdp = self._asked(), self._mdp()

@@ -16,7 +16,7 @@ from cautious.errors import InvalidInputError
 from cautious.policy.policy import CautiousPolicy
 from cautious.progress import Progress
 from cautious.seeding import make_rng
-from cautious.types import as_float_tensor, check_shape, parse_count
+from cautious.validation import as_float_tensor, check_shape, parse_count
 
 Decide = Callable[[CautiousPolicy, Any, Progress | None], Tensor]
 """What is known of states under a policy's belief: (policy, states [B, ...], progress) -> [..., B]."""

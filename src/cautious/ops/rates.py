@@ -7,7 +7,7 @@ import math
 from scipy.special import bdtr, betaincinv
 from torch import Tensor
 
-from cautious.types import parse_count
+from cautious.validation import parse_count
 
 
 def binomial_p_value(count: int, total: int, rate: float) -> float:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from cautious.types import Update, check_shape
+from cautious.types import Update
+from cautious.validation import check_shape
 
 
 def instantaneous_regret(action_values: Tensor, policy: Tensor) -> Tensor:

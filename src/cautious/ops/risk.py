@@ -13,7 +13,8 @@ from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.ops.sums import pairwise_mean
-from cautious.types import ArrayLike, as_float_tensor, check_finite, check_shape, parse_count, parse_flag
+from cautious.types import ArrayLike
+from cautious.validation import as_float_tensor, check_finite, check_shape, parse_count, parse_flag
 
 
 @dataclass(frozen=True, order=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cautious.types import check_shape
+from cautious.validation import check_shape
 
 
 def uniform_policy(*shape: int, device: torch.device | None = None) -> Tensor:

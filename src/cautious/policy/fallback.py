@@ -17,7 +17,7 @@ from cautious.ops.risk import KofN
 from cautious.policy.decision import Decision, decision_of
 from cautious.policy.files import load_policy, save_policy
 from cautious.policy.policy import Belief, CautiousPolicy
-from cautious.types import as_folder, as_number, as_path, parse_count, parse_flag
+from cautious.validation import as_folder, as_number, as_path, parse_count, parse_flag
 
 ENTRY = "fallback"
 """Under which a policy's file has the rule."""

@@ -31,8 +31,8 @@ from cautious.seeding import make_rng
 from cautious.solvers.bandit import solve_bandit
 from cautious.solvers.mdp import solve_mdp
 from cautious.solvers.solve import parse_levels
-from cautious.types import (
-    Sampling,
+from cautious.types import Sampling
+from cautious.validation import (
     as_float_tensor,
     as_folder,
     as_number,

@@ -15,7 +15,8 @@ from cautious.solvers.per_state_adversary import PerStateAdversary
 from cautious.solvers.rewards import Rewards, as_rewards
 from cautious.solvers.solution import Solution
 from cautious.solvers.solve import Levels, make_options, solve, tracks_exact
-from cautious.types import ArrayLike, Regime, Sampling, as_distribution, as_float_tensor, check_shape, parse_choice
+from cautious.types import ArrayLike, Regime, Sampling
+from cautious.validation import as_distribution, as_float_tensor, check_shape, parse_choice
 
 
 @single_threaded

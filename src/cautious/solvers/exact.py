@@ -25,7 +25,7 @@ from cautious.solvers.games import BanditGame, Game, MDPGame
 from cautious.solvers.optimal import optimal_policy
 from cautious.solvers.rewards import as_rewards
 from cautious.solvers.solution import Solution, Trace
-from cautious.types import as_distribution, as_float_tensor, check_shape
+from cautious.validation import as_distribution, as_float_tensor, check_shape
 from cautious.worlds.mdp import TabularMDP, check_fits
 
 LARGEST_PROGRAM = 1_000_000

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from cautious.errors import SolverError
 from cautious.parallel import single_threaded
-from cautious.types import ArrayLike, as_float_tensor, check_shape, check_size
+from cautious.types import ArrayLike
+from cautious.validation import as_float_tensor, check_shape, check_size
 from cautious.worlds.mdp import TabularMDP, parse_mdp
 
 TIE_TOLERANCE = 1e-10

@@ -13,7 +13,8 @@ from torch import Tensor
 from cautious.errors import InvalidInputError
 from cautious.ops.linear import BLOCK, BatchMatrix
 from cautious.ops.sums import pairwise_mean, pairwise_sum
-from cautious.types import ArrayLike, as_device, as_float_tensor, check_shape, check_size, parse_count
+from cautious.types import ArrayLike
+from cautious.validation import as_device, as_float_tensor, check_shape, check_size, parse_count
 
 FLOAT64_BYTES = 2**29
 """Float32 rewards are worked on in float64 if all of them would take at most this much; larger ones keep their type."""

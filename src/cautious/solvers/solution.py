@@ -13,7 +13,8 @@ from torch import Tensor
 from cautious.errors import InvalidInputError
 from cautious.ops.risk import KofN
 from cautious.parallel import single_threaded
-from cautious.types import ArrayLike, as_distribution, check_shape
+from cautious.types import ArrayLike
+from cautious.validation import as_distribution, check_shape
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,8 @@ from cautious.solvers.cfr import CFRState, History, minimise_regret
 from cautious.solvers.rewards import Rewards
 from cautious.solvers.sampling import num_reshuffles
 from cautious.solvers.solution import Solution, Trace
-from cautious.types import Regime, Sampling, Update, check_callable, parse_choice, parse_count, parse_flag
+from cautious.types import Regime, Sampling, Update
+from cautious.validation import check_callable, parse_choice, parse_count, parse_flag
 
 Levels = KofN | str | Sequence[KofN | str]
 """One level, or several to be solved in one call."""

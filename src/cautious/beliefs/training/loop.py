@@ -26,7 +26,7 @@ from cautious.beliefs.training.sharding import (
 from cautious.beliefs.training.state import Checkpoints, TrainingProblem, TrainingSettings, TrainState
 from cautious.parallel import parallel_map
 from cautious.progress import Progress
-from cautious.types import parse_count
+from cautious.validation import parse_count
 
 CHECKPOINT_SECONDS = 20.0
 """How much work an interruption may cost at most, about."""

@@ -48,7 +48,7 @@ class ShardExecutor(Protocol):
 def balanced_shard_size(num_models: int, most: int, num_workers: int, multiple: int = 1) -> int:
     """Models a shard, at most `most`, such that all workers are busy to the end: as few rounds, each as even, as can be.
 
-    >>> fair_shard_size(24, 16, 2), fair_shard_size(64, 16, 3), fair_shard_size(2000, 16, 2)
+    >>> balanced_shard_size(24, 16, 2), balanced_shard_size(64, 16, 3), balanced_shard_size(2000, 16, 2)
     (12, 11, 16)
 
     Args:
@@ -65,7 +65,7 @@ def balanced_shard_size(num_models: int, most: int, num_workers: int, multiple: 
 def partition_models(num_models: int, size: int, begun: Sequence[range] = ()) -> list[range]:
     """All models in order: those that were begun together stay together, the others are cut into shards of `size`.
 
-    >>> shards_of(10, 4, [range(2, 5)])
+    >>> partition_models(10, 4, [range(2, 5)])
     [range(0, 2), range(2, 5), range(5, 9), range(9, 10)]
     """
     shards: list[range] = []

@@ -15,7 +15,7 @@ from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
 from cautious.errors import InvalidInputError
 from cautious.experiments.progress import Progress, Tell
 from cautious.experiments.provenance import hardware_name
-from cautious.types import resolve_device
+from cautious.validation import resolve_device
 
 Shared = TypeVar("Shared")
 Piece = TypeVar("Piece")
