@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import torch
 
     from cautious.experiments.executors.engine import Engine
-    from cautious.experiments.progress import Progress
     from cautious.experiments.store import Store
+    from cautious.progress import TitledProgress
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Reproduce:
         with open_engine(self.engine, self.address) as engine, progress_bars() as progress:
             device = engine.device(self.device)
 
-            def run(seed: int, place: Path, tell: Progress) -> Store:
+            def run(seed: int, place: Path, tell: TitledProgress) -> Store:
                 return self._run_experiment(seed, place, device, engine, tell)
 
             if self.repeats == 1:
@@ -121,7 +121,7 @@ class Reproduce:
         return any(tally.missed for tally in tallies)
 
     def _run_experiment(
-        self, seed: int, folder: Path, device: torch.device, engine: Engine, progress: Progress
+        self, seed: int, folder: Path, device: torch.device, engine: Engine, progress: TitledProgress
     ) -> Store:
         from cautious.errors import InvalidInputError
         from cautious.experiments.driving.experiment import run_driving

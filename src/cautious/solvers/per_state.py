@@ -25,10 +25,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.training.sharding import ProgressTracker
 from cautious.ops.risk import KofN
 from cautious.parallel import parallel_map
-from cautious.progress import Progress
+from cautious.progress import Progress, ProgressTracker
 
 STATES_PER_TASK = 64
 """States that a thread plays before it asks for more; fewer where models or levels are many, so that one can interrupt it."""
@@ -81,10 +80,10 @@ def play_states(
         played, certified = np.empty((len(levels), len(own), num_actions)), np.empty((2, len(levels), len(own)))
         _play(own, weights, num_iterations, float(tolerance), played, certified)
         policy[:, states], bounds[:, :, states] = played, certified
-        board.tell(task, 1)
+        board.report(task)
 
     num_tasks = -(-num_states // size)
-    board = ProgressTracker(num_tasks, 1, progress)
+    board = ProgressTracker(num_tasks, progress)
     parallel_map(play, num_tasks, board.stop if num_tasks > 1 else None)
     return StateGames(*(torch.from_numpy(part) for part in (policy, *bounds)))
 

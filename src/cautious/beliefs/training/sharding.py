@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -75,34 +74,3 @@ def partition_models(num_models: int, size: int, begun: Sequence[range] = ()) ->
         shards += [kept] if kept else []
         first = kept.stop
     return shards
-
-
-class ProgressTracker:
-    """Where shards (or other pieces of one task) write how far they are, and read whether to go on."""
-
-    def __init__(self, num_shards: int, num_epochs: int, progress: Progress | None) -> None:
-        """Count `num_epochs` of each shard."""
-        self._epochs = [0] * num_shards
-        self._done, self._total = 0, num_shards * num_epochs
-        self._progress = progress
-        self._lock = threading.Lock()
-        self._stopped = False
-
-    def stop(self) -> None:
-        """Shards stop after their epoch; their last checkpoints stay."""
-        self._stopped = True
-
-    def tell(self, shard: int, epochs: int) -> None:
-        """Say how many epochs of a shard are done."""
-        self.tell_all({shard: epochs})
-
-    def tell_all(self, epochs: Mapping[int, int]) -> None:
-        """The same for several shards at once."""
-        if self._stopped:
-            raise KeyboardInterrupt
-        with self._lock:
-            for shard, done in epochs.items():
-                self._done += done - self._epochs[shard]
-                self._epochs[shard] = done
-            if self._progress is not None:
-                self._progress(self._done, self._total)
