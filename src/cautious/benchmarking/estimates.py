@@ -15,7 +15,7 @@ from cautious.experiments.images.inputs import available_sets
 from cautious.experiments.images.settings import ImageExperiment, image_experiment_at
 from cautious.experiments.images.studies import behaviour_of, dial_study, model_study
 from cautious.progress import Progress
-from cautious.solvers.mdp import solve_mdp
+from cautious.solvers.solve import solve_mdp
 from cautious.worlds.data import ImageSet
 from cautious.worlds.data.sources import complete_size
 from cautious.worlds.driving import driving_world

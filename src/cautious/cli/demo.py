@@ -81,7 +81,7 @@ class Demo:
         from cautious.io.arrays import save_json
         from cautious.ops.risk import KofN
         from cautious.report.plotting import plot_dial, save_figure
-        from cautious.solvers.mdp import solve_mdp
+        from cautious.solvers.solve import solve_mdp
 
         example = courier(seed=self.seed)
         levels = [KofN(k, 10) for k in range(10, 0, -1)]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from cautious.cli.inputs import DecisionInputs
-    from cautious.solvers.solution import Certificate
+    from cautious.solvers.certificate import Certificate
     from cautious.worlds.mdp import TabularMDP
 
 DECISIONS = "decisions.csv"
@@ -223,9 +223,9 @@ class Solve:
         import torch
 
         from cautious.cli.console import progress_bar
+        from cautious.ops.risk import parse_levels
         from cautious.policy.policy import CautiousPolicy
-        from cautious.solvers.solution import Certificate
-        from cautious.solvers.solve import parse_levels
+        from cautious.solvers.certificate import Certificate
 
         levels = parse_levels(self.level)
         policy = CautiousPolicy(rewards, levels[0], num_iterations=self.iterations, seed=self.seed)
@@ -246,10 +246,9 @@ class Solve:
 
     def _solved(self, rewards: Any, mdp: TabularMDP | None) -> Solved:
         from cautious.cli.console import progress_bar
+        from cautious.ops.risk import parse_levels
         from cautious.policy.decision import with_baseline
-        from cautious.solvers.bandit import solve_bandit
-        from cautious.solvers.mdp import solve_mdp
-        from cautious.solvers.solve import parse_levels
+        from cautious.solvers.solve import solve_bandit, solve_mdp
 
         levels = self.level[0] if len(self.level) == 1 else self.level
         options: dict[str, Any] = {

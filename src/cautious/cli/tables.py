@@ -22,7 +22,7 @@ from cautious.report.claims.ledger import ClaimResult
 from cautious.report.driving.animation import caption, terminal_lines
 from cautious.report.repeats import Tally
 from cautious.report.tables import Table as Results
-from cautious.solvers.solution import Certificate
+from cautious.solvers.certificate import Certificate
 
 
 def certificate_table(levels: Sequence[str], certificates: Mapping[str, Certificate]) -> Table:

@@ -14,7 +14,7 @@ from cautious.beliefs.datasets.observations import as_batch
 from cautious.beliefs.familiar_spread import FEWEST, FamiliarSpread, in_units_of
 from cautious.beliefs.table_belief import TableBelief, state_numbers
 from cautious.errors import BadFileError, InvalidInputError
-from cautious.ops.risk import KofN
+from cautious.ops.risk import KofN, parse_levels
 from cautious.parallel import single_threaded
 from cautious.policy.decision import (
     Decision,
@@ -28,9 +28,7 @@ from cautious.policy.decision import (
 from cautious.policy.files import load_policy, save_policy
 from cautious.progress import Progress
 from cautious.seeding import make_rng
-from cautious.solvers.bandit import solve_bandit
-from cautious.solvers.mdp import solve_mdp
-from cautious.solvers.solve import parse_levels
+from cautious.solvers.solve import solve_bandit, solve_mdp
 from cautious.types import Sampling
 from cautious.validation import (
     as_float_tensor,

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError, SolverError
-from cautious.ops.risk import KofN, ranked_weights
+from cautious.ops.risk import KofN
 from cautious.parallel import single_threaded
-from cautious.solvers.games import BanditGame, Game, MDPGame
+from cautious.solvers.adversary import SolveBatch
+from cautious.solvers.cfr import BanditGame, Game, MDPGame, Problem
 from cautious.solvers.optimal import optimal_policy
 from cautious.solvers.rewards import as_rewards
 from cautious.solvers.solution import Solution, Trace
@@ -55,11 +56,6 @@ def solve_exact(mdp_or_state_dist: Any, rewards: Any, level: KofN | str) -> Solu
     occupancy, weights = _solve_program(unit.flatten(1).numpy(), rank_weights.numpy(), flow, inflow)
     mixture = torch.einsum("m,msa->sa", weights, reward)
     policy = _policy_of(occupancy.reshape(table.num_states, table.num_actions), mixture, mdp_or_state_dist)
-
-    def exact_value(policies: Tensor) -> Tensor:
-        returns = table.returns(game.evaluate(policies).occupancy.unsqueeze(-1) * policies)
-        return (ranked_weights(returns, rank_weights) * returns).sum(dim=-1)
-
     nothing = torch.empty(0, dtype=torch.float64)
     return Solution(
         policy=policy,
@@ -67,9 +63,8 @@ def solve_exact(mdp_or_state_dist: Any, rewards: Any, level: KofN | str) -> Solu
         trace=Trace(nothing, nothing, nothing),
         level=level,
         record={"method": "linear program", "levels": [str(level)], "num_models": table.num_models},
-        _best_policy=lambda: policy,
-        _exact_value=exact_value,
-        _upper_bound=lambda _: game.best_return(mixture.unsqueeze(0)),
+        problem=Problem(game, table, SolveBatch((level,), 1)),
+        mixtures=mixture[None, None],  # [1, 1, S, A]
     )
 
 

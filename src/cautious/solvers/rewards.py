@@ -45,11 +45,11 @@ class DenseRewards:
         small = 8 * rewards.numel() <= FLOAT64_BYTES
         self._dtype = torch.float64 if small else rewards.dtype
         # Small ones are copied, so that a certificate asked for later does not see what became of the caller's array.
-        self._rewards = rewards.clone(memory_format=torch.contiguous_format) if small else rewards.contiguous()
+        self.tensor = rewards.clone(memory_format=torch.contiguous_format) if small else rewards.contiguous()
 
     def rewards_for(self, indices: Tensor, states: slice = slice(None)) -> Tensor:
         """Rewards [N, s, A] of the models at `indices` [N], in the states of a slice."""
-        return self._rewards[:, states].index_select(0, indices.to(self.device)).to(self._dtype)
+        return self.tensor[:, states].index_select(0, indices.to(self.device)).to(self._dtype)
 
     def returns(self, occupancy: Tensor, precise: bool = False, width: int = BLOCK) -> Tensor:
         """Return under each model, Σ_sa x(s,a) r_m(s,a): [B, S, A] -> [B, M].
@@ -71,7 +71,7 @@ class DenseRewards:
 
     @cached_property
     def _matrix(self) -> BatchMatrix:
-        return BatchMatrix(self._rewards.flatten(1).to(self._dtype))
+        return BatchMatrix(self.tensor.flatten(1).to(self._dtype))
 
 
 class StreamedRewards:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from cautious.beliefs.ensemble import SHIPPED, RewardEnsemble
 from cautious.evaluation.image_behaviour import behaviour
 from cautious.progress import TitledProgress, titled
-from cautious.solvers.bandit import solve_bandit
+from cautious.solvers.solve import solve_bandit
 from cautious.worlds.data import load_images
 from cautious.worlds.data.find import EMBEDDED
 from cautious.worlds.image_tasks import image_task

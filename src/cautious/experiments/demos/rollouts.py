@@ -18,7 +18,7 @@ from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
 from cautious.progress import TitledProgress, titled
 from cautious.seeding import make_rng
-from cautious.solvers.mdp import solve_mdp
+from cautious.solvers.solve import solve_mdp
 from cautious.worlds.driving import DrivingWorld, driving_world, pick
 from cautious.worlds.driving_rules import START, DrivingState, outcome
 

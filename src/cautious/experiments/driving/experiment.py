@@ -20,9 +20,9 @@ from cautious.experiments.load_or_train import load_or_train
 from cautious.experiments.provenance import hardware_name
 from cautious.experiments.store import StageResult, Store, as_lists
 from cautious.progress import ProgressTracker, TitledProgress, titled
-from cautious.solvers.mdp import solve_mdp
 from cautious.solvers.optimal import optimal_policy
 from cautious.solvers.solution import Solution
+from cautious.solvers.solve import solve_mdp
 from cautious.worlds.driving import DrivingWorld, driving_world
 
 

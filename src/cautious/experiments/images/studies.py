@@ -16,7 +16,7 @@ from cautious.ops.risk import KofN
 from cautious.policy.decision import total_variation
 from cautious.progress import Progress, ProgressTracker
 from cautious.seeding import make_rng
-from cautious.solvers.bandit import solve_bandit
+from cautious.solvers.solve import solve_bandit
 from cautious.types import Regime, Sampling
 from cautious.worlds.data import ImageSet
 from cautious.worlds.data.sources import SETS
