@@ -9,11 +9,8 @@ import torch
 
 from cautious import Solution, solve_bandit, solve_exact, solve_mdp
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
-from cautious.experiments.driving.settings import DrivingExperiment
-from cautious.experiments.images.settings import ImageExperiment
 from cautious.io.arrays import load_json, save_json
 from cautious.solvers.certificate import certify, exact_mixtures
-from cautious.solvers.solve import PAPER
 from cautious.types import Update
 
 ARRAYS = ("policy", "average_policy", "best_policy")
@@ -112,8 +109,3 @@ def test_a_certificate_is_a_function_of_the_problem_and_a_mixture(random_problem
     # One reward function alone is no point of the envelope; their mean is, and bounds every policy too.
     mean = certify(solution.problem, solution.policy[None], rewards.mean(dim=0)[None, None])
     assert float(mean.upper) >= float(solve_exact(mdp, rewards, "2-of-5").exact_value()) - 1e-9
-
-
-def test_the_experiments_iterate_as_often_as_the_paper():
-    for experiment in (ImageExperiment, DrivingExperiment):
-        assert experiment.__dataclass_fields__["num_iterations"].default == PAPER.num_iterations == 100

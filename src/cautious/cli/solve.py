@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from cautious.worlds.mdp import TabularMDP
 
 DECISIONS = "decisions.csv"
-NUM_ITERATIONS = 1000
-"""T where none is named, except in games of single states, which end when they are certified."""
 
 
 class Solved(NamedTuple):
@@ -98,7 +96,7 @@ class Solve:
         from cautious.cli.inputs import write_decisions
         from cautious.cli.tables import actions_table, caution_table, certificate_table, disagreement_table
         from cautious.io.arrays import FORMAT, save_json, save_tensors
-        from cautious.policy.decision import decision_of, spread_of
+        from cautious.policy.decision import make_decision, spread_of
         from cautious.policy.fallback import with_fallback
         from cautious.validation import as_folder
 
@@ -115,7 +113,7 @@ class Solve:
         shape = solved.policies["best_policy"].shape  # [S, A], or [L, S, A]
         cautious, ordinary = (policies.reshape(shape) for policies in (solved.cautious, solved.ordinary))
         familiar = None if asked is None else asked.belief.familiar
-        decision = decision_of(cautious, ordinary, lambda: rewards, in_units_of(familiar, spread_of(rewards)))
+        decision = make_decision(cautious, ordinary, lambda: rewards, in_units_of(familiar, spread_of(rewards)))
         decisions = {
             "action": decision.action,
             "caution": decision.caution,
@@ -124,7 +122,7 @@ class Solve:
         }
         fallback = None
         if rule is not None:
-            usual = decision_of(solved.ordinary[0], solved.ordinary[0], decision.opinions, decision.disagreement)
+            usual = make_decision(solved.ordinary[0], solved.ordinary[0], decision.opinions, decision.disagreement)
             fallback = with_fallback(usual, *rule)
             decisions["fallback_action"] = fallback.action
         files = {"policy.safetensors": save_tensors(self.out / "policy.safetensors", solved.policies | decisions)}
@@ -237,7 +235,7 @@ class Solve:
         several = len(levels) > 1
         lower, upper, gap = (part if several else part[0] for part in (lower, lower + gap, gap))
         best = cautious if several else cautious[0]
-        how = {name: value for name, value in policy.described().items() if name != "level"}
+        how = {name: value for name, value in policy.describe().items() if name != "level"}
         record = {"regime": "single-state", "levels": list(map(str, levels)), "num_models": len(rewards), **how}
         certificate = Certificate(lower, upper, gap, levels if several else levels[0])
         return Solved(
@@ -248,13 +246,13 @@ class Solve:
         from cautious.cli.console import progress_bar
         from cautious.ops.risk import parse_levels
         from cautious.policy.decision import with_baseline
-        from cautious.solvers.solve import solve_bandit, solve_mdp
+        from cautious.solvers.solve import COMMAND_ITERATIONS, USER, solve_bandit, solve_mdp
 
         levels = self.level[0] if len(self.level) == 1 else self.level
         options: dict[str, Any] = {
             "sampling": self.sampling,
-            "update": self.update or "regret-matching",
-            "num_iterations": NUM_ITERATIONS if self.iterations is None else self.iterations,
+            "update": self.update or USER.update,
+            "num_iterations": COMMAND_ITERATIONS if self.iterations is None else self.iterations,
             "seed": self.seed,
         }
         usual = "all-states" if self.belief is None else "single-state"

@@ -14,7 +14,7 @@ from cautious.beliefs.datasets.observations import as_batch
 from cautious.beliefs.datasets.schema import KEPT_AS, TableSchema
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.ops.risk import KofN
-from cautious.policy.decision import Decision, decision_of
+from cautious.policy.decision import Decision, make_decision
 from cautious.policy.files import load_policy, save_policy
 from cautious.policy.policy import Belief, CautiousPolicy
 from cautious.validation import as_folder, as_number, as_path, parse_count, parse_flag
@@ -76,13 +76,13 @@ class FallbackRule:
         likely = parse_flag(deterministic, "deterministic")
         single, states = as_batch(observation, getattr(self.policy.belief, "state_shape", None))
         decision = self.decide(states)
-        actions = decision.action.numpy() if likely else self.policy.drawn(decision.probabilities.numpy())
+        actions = decision.action.numpy() if likely else self.policy.sample_actions(decision.probabilities.numpy())
         return (actions[0] if single else actions), state
 
     def save(self, folder: Path | str) -> None:
         """Write the rule with its policy and belief (safetensors, JSON)."""
         threshold = self.threshold if math.isfinite(self.threshold) else None  # JSON has no infinity
-        settings = {**self.policy.described(), ENTRY: {"action": self.action, "threshold": threshold}}
+        settings = {**self.policy.describe(), ENTRY: {"action": self.action, "threshold": threshold}}
         save_policy(as_folder(folder), settings, self.policy.belief, self.policy.mdp)
 
     @classmethod
@@ -97,7 +97,7 @@ class FallbackRule:
             )
         try:
             threshold = math.inf if own.get("threshold") is None else own["threshold"]
-            return cls(CautiousPolicy.restored(found, belief, mdp), own.get("action"), threshold=threshold)  # type: ignore[arg-type]
+            return cls(CautiousPolicy.from_description(found, belief, mdp), own.get("action"), threshold=threshold)  # type: ignore[arg-type]
         except InvalidInputError as error:
             raise BadFileError(f"{path}: {error}") from None
 
@@ -117,7 +117,7 @@ def with_fallback(decision: Decision, action: int, threshold: float) -> Decision
     safe = torch.nn.functional.one_hot(torch.tensor(action), num_actions).double()
     refers = (decision.disagreement > threshold).unsqueeze(-1)
     policy = torch.where(refers, safe, decision.probabilities)
-    return decision_of(policy, decision.ordinary, decision.opinions, decision.disagreement)
+    return make_decision(policy, decision.ordinary, decision.opinions, decision.disagreement)
 
 
 def action_names(belief: Any) -> tuple[str, ...] | None:
