@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 
 import pytest
@@ -39,6 +40,13 @@ def test_what_is_loaded_has_the_bits_of_what_was_saved(random_problem, tmp_path,
         ours, theirs = loaded.certificate(policy), solution.certificate(policy)
         assert torch.equal(ours.lower, theirs.lower)
         assert torch.equal(ours.upper, theirs.upper)
+
+
+def test_a_copy_stands_on_its_own(random_problem):
+    solution = solve_mdp(*random_problem(), "2-of-5", num_iterations=5)
+    copied = copy.deepcopy(solution)
+    assert torch.equal(copied.certificate(copied.best_policy).gap, solution.certificate(solution.best_policy).gap)
+    assert not any(callable(value) for value in vars(solution).values())
 
 
 def test_a_second_save_replaces_the_first(random_problem, tmp_path):

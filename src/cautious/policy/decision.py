@@ -1,9 +1,8 @@
 """What to do in each state, beside what one would ordinarily do there.
 
-The ordinary policy is the best under the mean of the models. Every model's own optimum coincides with it in states where no
-model prefers another action; there every k-of-N level acts as usual, and no game has to be solved (`has_disagreement`,
-`all_models_agree`). Caution is the distance between the two policies; disagreement is how far the models differ, whatever
-that means for the decision.
+The ordinary policy is the best under the mean of the models. Where no model prefers another action it has the highest k-of-N
+value at every level, so no game has to be solved there (`has_disagreement`, and `all_models_agree` in an MDP). Caution is the
+distance between the two policies; disagreement is how far the models differ, whether or not that matters for the decision.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from cautious.validation import as_distribution, as_float_tensor, check_shape
 from cautious.worlds.mdp import TabularMDP, check_fits
 
 LARGEST_PROGRAM = 1_000_000
-"""Most non-zero entries of the constraint matrix that is attempted: minutes, not hours."""
+"""Most non-zero entries of a constraint matrix that is attempted: minutes, not hours."""
 
 
 @single_threaded

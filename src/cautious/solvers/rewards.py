@@ -1,4 +1,4 @@
-"""Where the M reward functions come from: an array in memory, one on disk, or a source asked for a few at a time."""
+"""Where the M reward functions come from: an array in memory, one on disk, or a source that returns a few at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FLOAT64_BYTES = 2**29
 """Float32 rewards are worked on in float64 if all of them would take at most this much; larger ones keep their type."""
 
 BLOCK_BYTES = 2**26
-"""How much of a large or streamed set of rewards is in float64 at a time."""
+"""How much of a large or streamed set of rewards is held in float64 at a time."""
 
 
 class RewardSource(Protocol):
@@ -57,7 +57,7 @@ class DenseRewards:
         Args:
             occupancy: x(s,a), [B, S, A].
             precise: Accumulate in float64 even where the rewards are held in float32.
-            width: Members a product takes at a time (`ops.linear.BatchMatrix.dot`).
+            width: Members of the batch per product (`ops.linear.BatchMatrix.dot`).
         """
         if precise and self._dtype != torch.float64:
             return _streamed_returns(self, occupancy)
@@ -86,7 +86,7 @@ class StreamedRewards:
             num_models = len(source)
         if num_models is None:
             raise InvalidInputError(
-                f"rewards: {type(source).__name__} offers rewards_for but no num_models; it must say how many there are."
+                f"rewards: {type(source).__name__} offers rewards_for but no num_models; it must have both."
             )
         self.num_models = parse_count(num_models, "rewards: num_models")
         self.device = device or torch.device("cpu")
@@ -164,7 +164,7 @@ def model_blocks(
     Args:
         rewards: Where they come from.
         states: Which states.
-        num_states: With how many of them a block is within `BLOCK_BYTES`; if not given, with all, as a source hands them out.
+        num_states: How many of them a block of `BLOCK_BYTES` counts; if not given all, as a source returns them.
     """
     size = max(1, BLOCK_BYTES // (8 * (num_states or rewards.num_states) * rewards.num_actions))
     for first in range(0, rewards.num_models, size):

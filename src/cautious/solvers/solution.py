@@ -87,10 +87,11 @@ class Solution:
     def best_policy(self) -> Tensor:
         """The policy with the highest exact k-of-N value seen (see the class's attributes)."""
         # Computed on demand: where no iterate was tracked, it takes two passes over all reward functions.
-        candidates = [self._as_batch(self.average_policy), self._as_batch(self.policy)]
-        best, value = self.best_iterate or (candidates[0], torch.full_like(candidates[0][0, 0, 0], -torch.inf))
-        for policy in candidates:
-            best, value = better_policy(policy, self._known_problem().exact_value(policy), best, value)
+        problem = self._known_problem()
+        average, last = (policy.reshape(problem.shape) for policy in (self.average_policy, self.policy))
+        best, value = self.best_iterate or (average, average.new_tensor(-torch.inf))
+        for policy in (average, last):
+            best, value = better_policy(policy, problem.exact_value(policy), best, value)
         return best.reshape(self.policy.shape)
 
     @single_threaded
@@ -115,21 +116,22 @@ class Solution:
             num_iterations = REFINEMENTS if refine is None else parse_count(refine, "refine")
             update = Update(self.record.get("update", Update.REGRET_MATCHING))
             mixtures.append(exact_mixtures(problem, num_iterations, update))
-        found = certify(problem, batch, torch.cat(mixtures))
-        shape = self.policy.shape[:-2] + found.lower.shape[1:]
-        lower, upper, gap = (part.reshape(shape) for part in (found.lower, found.upper, found.gap))
-        return Certificate(lower, upper, gap, self.level)
+        certificate = certify(problem, batch, torch.cat(mixtures))
+        shape = self.policy.shape[:-2] + certificate.lower.shape[1:]
+        bounds = (certificate.lower, certificate.upper, certificate.gap)
+        return Certificate(*(bound.reshape(shape) for bound in bounds), level=self.level)
 
     def _as_batch(self, policy: ArrayLike | None) -> Tensor:
+        """`policy`, checked, for every level and run: [B, S, A]; ``self.policy`` if none is given."""
         num_states, num_actions = self.policy.shape[-2:]
-        own = self.policy if policy is None else as_distribution(policy, "policy", self.policy.device)
-        check_shape(own, "... S A", "policy", S=num_states, A=num_actions)
-        if own.dim() != 2 and own.shape != self.policy.shape:
+        given = self.policy if policy is None else as_distribution(policy, "policy", self.policy.device)
+        check_shape(given, "... S A", "policy", S=num_states, A=num_actions)
+        if given.dim() != 2 and given.shape != self.policy.shape:
             raise InvalidInputError(
                 f"policy: expected shape {[num_states, num_actions]} or {list(self.policy.shape)} as this solution has, "
-                f"got {list(own.shape)}."
+                f"got {list(given.shape)}."
             )
-        return torch.broadcast_to(own, self.policy.shape).reshape(-1, num_states, num_actions)
+        return torch.broadcast_to(given, self.policy.shape).reshape(-1, num_states, num_actions)
 
     def _known_problem(self) -> Problem:
         if self.problem is None:
