@@ -79,6 +79,7 @@ class BatchMatrix:
         if right.is_cuda:
             return left @ right
         num_blocks = -(-left.shape[0] // width)
+        # BLAS picks its algorithm by the shape of the operands: blocks of one width round alike in any batch.
         filled = left.new_zeros(num_blocks * width, right.shape[0])
         filled[: left.shape[0], : left.shape[1]] = left
         # A large matrix is cut into pieces of a size that does not depend on the number of threads, for whichever are there.
@@ -96,13 +97,13 @@ class DenseLU:
         """Factorise every system of the batch."""
         self._size = systems.shape[-1]
         padded = self._size if systems.is_cuda else padded_size(self._size)
-        if padded != self._size:
+        if padded != self._size:  # an identity block leaves the solution as it is
             filled = torch.eye(padded, dtype=systems.dtype).expand(len(systems), -1, -1).clone()
             filled[:, : self._size, : self._size] = systems
             systems = filled
         if systems.is_cuda:
             self._factors = [torch.linalg.lu_factor(systems)]
-        elif padded < PARALLEL_LU_SIZE:
+        elif padded < PARALLEL_LU_SIZE:  # one call per system: a batched one may round by the size of the batch
             self._factors = [torch.linalg.lu_factor(system) for system in systems.split(1)]
         else:
             self._factors = parallel_map(lambda member: torch.linalg.lu_factor(systems[member, None]), len(systems))

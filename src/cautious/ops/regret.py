@@ -44,6 +44,7 @@ def sum_clipped(cumulative_regret: Tensor, regret: Tensor) -> Tensor:
     return cumulative_regret + regret.clamp(min=0)
 
 
+# The paper prints one rule and its text names another: the choice has a name and is not inlined (deviation D1).
 UPDATES: dict[Update, Callable[[Tensor, Tensor], Tensor]] = {
     Update.REGRET_MATCHING: sum_signed,
     Update.REGRET_MATCHING_PLUS: sum_and_clip,

@@ -54,6 +54,7 @@ class Decision:
 
 def greedy(reward: Tensor) -> Tensor:
     """The ordinary policy: the best action under a reward function, shared evenly where several are best, [B, A]."""
+    # Shared evenly, so that the order of equally good actions does not show as caution.
     best = (reward == reward.amax(dim=-1, keepdim=True)).double()
     return best / best.sum(dim=-1, keepdim=True)
 
@@ -109,6 +110,7 @@ def has_disagreement(rewards: Any, ordinary: Tensor) -> Tensor:
 
     In the others every model's return, and so every k-of-N value, is highest under the ordinary policy: no game is needed.
     """
+    # All models in blocks; a model objects where an action that the ordinary policy takes is not its best.
     objections = torch.zeros(len(ordinary), dtype=torch.bool)
     for _, block in model_blocks(as_rewards(rewards)):
         taken_and_worse = (block < block.amax(dim=-1, keepdim=True)) & (ordinary > 0).to(block.device)
@@ -149,6 +151,7 @@ def spread_of(rewards: Any) -> Tensor:
     if isinstance(rewards, Tensor):
         size = max(1, BLOCK_BYTES // (8 * max(1, len(rewards) * rewards.shape[-1])))  # states in float64 at a time
         return torch.cat([model_spread(block) for block in rewards.split(size, dim=1)]).cpu()
+    # Two passes over what is on disk or streamed: the mean, then the squares around it.
     source = as_rewards(rewards)
     mean, squares = mean_reward(source), torch.zeros(source.num_states, dtype=torch.float64, device=source.device)
     for _, block in model_blocks(source):

@@ -118,6 +118,7 @@ def with_fallback(decision: Decision, action: int, threshold: float) -> Decision
     safe = torch.nn.functional.one_hot(torch.tensor(action), num_actions).double()
     refers = (decision.disagreement > threshold).unsqueeze(-1)
     policy = torch.where(refers, safe, decision.probabilities)
+    # Without a gap: the rule is not the solution of a k-of-N problem.
     return make_decision(policy, decision.ordinary, decision.opinions, decision.disagreement)
 
 

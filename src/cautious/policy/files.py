@@ -40,6 +40,7 @@ def save_policy(folder: Path, settings: Mapping[str, Any], belief: Any, mdp: Tab
             f"save: a belief of type {type(belief).__name__} cannot be written; a RewardEnsemble or an array can."
         )
     kind = "ensemble" if isinstance(belief, RewardEnsemble) else "table"
+    # Names carry a stamp of the content, and the settings are written last: an interrupted save leaves the old policy whole.
     with replacing(folder / DESCRIPTION, ENSEMBLE, TABLE, WORLD):
         files = {}
         if isinstance(belief, RewardEnsemble):

@@ -178,6 +178,7 @@ class CautiousPolicy:
         """
         for level in levels:
             level.check_num_models(len(rewards))
+        # Begin with the ordinary policy everywhere, then replace it where a game is played.
         ordinary = ordinary_policy(rewards)
         policies, gaps = ordinary.repeat(len(levels), 1, 1), torch.zeros(len(levels), len(ordinary)).double()
         states = has_disagreement(rewards, ordinary).nonzero().flatten()
@@ -192,6 +193,7 @@ class CautiousPolicy:
 
     def _play(self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
         """The best policies of the games of some states [M, b, A]: [L, b, A], and their gaps [L, b]."""
+        # The compiled games have exact weights and run on the CPU; queues and GPUs take the general solver.
         if self._sampling is Sampling.EXACT and rewards.device.type == "cpu":
             from cautious.solvers.per_state import play_states  # loads the compiler: only where a game is played
 
@@ -252,6 +254,7 @@ class CautiousPolicy:
 
     def sample_actions(self, probabilities: np.ndarray) -> np.ndarray:
         """One action per row, drawn from the policy [B, A]: [B]."""
+        # Rows sum to one only up to rounding: scale the draw by the sum, and never go past the last action.
         uniform = self._draws.random((len(probabilities), 1)) * probabilities.sum(axis=1, keepdims=True)
         return np.minimum((probabilities.cumsum(axis=1) <= uniform).sum(axis=1), probabilities.shape[1] - 1)
 
@@ -308,5 +311,6 @@ class CautiousPolicy:
         options = {name: description.get(name) for name in ("num_iterations", "sampling", "seed")}
         options["tolerance"] = description.get("tolerance", STATE_GAME_TOLERANCE)
         policy = cls(belief, description.get("level"), mdp=mdp, **options)  # type: ignore[arg-type]
+        # The file has the spreads of the familiar states, not the states themselves.
         policy._own_familiar = FamiliarSpread.read(description.get("familiar"))
         return policy

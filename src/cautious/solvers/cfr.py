@@ -283,10 +283,10 @@ def minimise_regret(
     state = init(problem)
     history = History.empty(state, num_iterations)
     for t in range(num_iterations):
-        if adversary.tracks_exact:
+        if adversary.tracks_exact:  # exact values may come some iterations later, when many are ranked at once
             history.waiting.append(state.policy)
         next_state, info = step(problem.game, adversary, state, t, update)
-        history.record(t, state.policy, info)
+        history.record(t, state.policy, info)  # π^t, the policy that was evaluated, not the one that the step ends with
         for value in adversary.pop_exact_values(last=t + 1 == num_iterations):
             history.record_exact(value)
         state = next_state

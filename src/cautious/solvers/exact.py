@@ -51,6 +51,7 @@ def solve_exact(mdp_or_state_dist: Any, rewards: Any, level: KofN | str) -> Solu
     rank_weights = level.rank_weights(table.num_models)
     if isinstance(mdp_or_state_dist, TabularMDP):
         check_fits(mdp_or_state_dist, table.num_models, table.num_states, table.num_actions)
+    # x is the occupancy of some policy iff F x = b, and the returns R x are linear in it.
     game, flow, inflow = _flow_constraints(mdp_or_state_dist, table.num_states, table.num_actions)
     unit = _to_unit_range(reward)  # the program's tolerances are absolute
     occupancy, weights = _solve_program(unit.flatten(1).numpy(), rank_weights.numpy(), flow, inflow)
@@ -135,6 +136,7 @@ def _solve_program(
     )
     if result.status != 0:
         raise SolverError(f"solve_exact: the linear program was not solved (HiGHS: {result.message}).")
+    # The dual variables are the adversary's answer; the tolerances leave entries of -1e-12 and sums of 1 + 1e-12.
     matched = -result.ineqlin.marginals.reshape(num_groups, num_models)  # how much of each rank group each model holds
     weights = torch.from_numpy(weight @ np.clip(matched, 0, None))
     return torch.from_numpy(np.clip(result.x[:num_pairs], 0, None)), weights / weights.sum()

@@ -97,7 +97,7 @@ class StreamedRewards:
 
     def rewards_for(self, indices: Tensor, states: slice = slice(None)) -> Tensor:
         """Rewards [N, s, A] of the models at `indices` [N], in the states of a slice; checked as they come, float64."""
-        if isinstance(self._source, _ArrayOnDisk):
+        if isinstance(self._source, _ArrayOnDisk):  # which can read a slice of the states; others return all of them
             block = as_float_tensor(self._source.rewards_for(indices.cpu(), states), "rewards", self.device)
         else:
             block = as_float_tensor(self._source.rewards_for(indices.cpu()), "rewards_for", self.device)
@@ -173,6 +173,7 @@ def model_blocks(
 
 
 def _streamed_returns(rewards: Rewards, occupancy: Tensor) -> Tensor:
+    # Blocks of models end where `BLOCK_BYTES` says, never where the batch does: the bits are those of any other batch.
     flat = occupancy.flatten(1)
     return torch.cat([BatchMatrix(block.flatten(1)).dot(flat) for _, block in model_blocks(rewards)], dim=1)
 

@@ -118,8 +118,8 @@ class Solution:
             mixtures.append(exact_mixtures(problem, num_iterations, update))
         certificate = certify(problem, batch, torch.cat(mixtures))
         shape = self.policy.shape[:-2] + certificate.lower.shape[1:]
-        bounds = (certificate.lower, certificate.upper, certificate.gap)
-        return Certificate(*(bound.reshape(shape) for bound in bounds), level=self.level)
+        lower, upper, gap = (bound.reshape(shape) for bound in (certificate.lower, certificate.upper, certificate.gap))
+        return Certificate(lower, upper, gap, self.level)
 
     def _as_batch(self, policy: ArrayLike | None) -> Tensor:
         """`policy`, checked, for every level and run: [B, S, A]; ``self.policy`` if none is given."""
@@ -170,6 +170,7 @@ class Solution:
             "num_runs": problem.batch.num_runs,
             "record": self.record,
         }
+        # The description is written last: it makes the new files the ones that count, and only then the old ones go.
         with replacing(path / DESCRIPTION, ARRAYS, WORLD):
             name = with_stamp(ARRAYS, fingerprint_of(*tensors.values()))
             files = {name: save_tensors(path / name, tensors)}
