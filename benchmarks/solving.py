@@ -15,9 +15,8 @@ from torch import Tensor
 from cautious import TabularMDP, driving_world, solve_bandit, solve_mdp
 from cautious.benchmarking.measures import LEVEL, seconds
 from cautious.benchmarking.plain_solving import numpy_loop_over_states, sweep_iterations
-from cautious.ops.regret import instantaneous_regret
+from cautious.ops.regret import instantaneous_regret, regret_matching, uniform_policy
 from cautious.ops.risk import KofN
-from cautious.ops.simplex import regret_matching, uniform_policy
 
 
 def sparse_world(num_states: int = 784, num_actions: int = 5, num_successors: int = 10, seed: int = 0) -> TabularMDP:

@@ -30,8 +30,8 @@ from cautious import KofN, RewardEnsemble, fit_ensemble
 from cautious.beliefs.diagnostics import BeliefWarning
 from cautious.experiments.provenance import provenance_line
 from cautious.policy.decision import has_disagreement, ordinary_policy
-from cautious.policy.policy import MOST_ITERATIONS, TOLERANCE
 from cautious.solvers.per_state import play_states
+from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE
 
 LEVELS = [KofN(k, 20) for k in range(19, 0, -1)] + [KofN(1, n) for n in (25, 30, 40, 50, 70, 100)]
 """From almost ordinary to as cautious as 100 models can be."""
@@ -67,7 +67,9 @@ def k_of_n(belief: RewardEnsemble, rows: np.ndarray) -> tuple[Tensor, Tensor]:
     ordinary = ordinary_policy(rewards)
     policies, states = ordinary.repeat(len(LEVELS), 1, 1), has_disagreement(rewards, ordinary).nonzero().flatten()
     if len(states):
-        games = play_states(rewards[:, states], LEVELS, num_iterations=MOST_ITERATIONS, tolerance=TOLERANCE)
+        games = play_states(
+            rewards[:, states], LEVELS, num_iterations=STATE_GAME_ITERATIONS, tolerance=STATE_GAME_TOLERANCE
+        )
         policies[:, states] = games.policy
     return policies, ordinary
 

@@ -29,7 +29,7 @@ from cautious.io.arrays import (
     save_tensors,
 )
 from cautious.seeding import make_rng
-from cautious.types import as_float_tensor
+from cautious.validation import as_float_tensor
 from cautious.worlds.data import load_images
 from cautious.worlds.data.idx import write_idx
 from cautious.worlds.mdp_files import load_mdp, save_mdp

@@ -20,7 +20,7 @@ from cautious.experiments.images.settings import SCALES, SETTINGS, Setting, imag
 from cautious.experiments.provenance import provenance_line
 from cautious.experiments.store import MANIFEST
 from cautious.io.atomic import atomic_write
-from cautious.types import resolve_device
+from cautious.validation import resolve_device
 
 TELL_EVERY = 20.0
 """Seconds between lines about the same piece of work."""

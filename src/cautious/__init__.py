@@ -17,7 +17,7 @@ _HOMES = {
     "KofN": "cautious.ops.risk",
     "TabularMDP": "cautious.worlds.mdp",
     "Solution": "cautious.solvers.solution",
-    "Certificate": "cautious.solvers.solution",
+    "Certificate": "cautious.solvers.certificate",
     "RewardEnsemble": "cautious.beliefs.ensemble",
     "fit_ensemble": "cautious.beliefs.fit",
     "CautiousPolicy": "cautious.policy.policy",
@@ -25,8 +25,8 @@ _HOMES = {
     "FallbackRule": "cautious.policy.fallback",
     "calibrate": "cautious.evaluation.calibration",
     "Calibration": "cautious.evaluation.calibration",
-    "solve_bandit": "cautious.solvers.bandit",
-    "solve_mdp": "cautious.solvers.mdp",
+    "solve_bandit": "cautious.solvers.solve",
+    "solve_mdp": "cautious.solvers.solve",
     "optimal_policy": "cautious.solvers.optimal",
     "driving_world": "cautious.worlds.driving",
     "DrivingWorld": "cautious.worlds.driving",
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from cautious.policy.decision import Decision
     from cautious.policy.fallback import FallbackRule
     from cautious.policy.policy import CautiousPolicy
-    from cautious.solvers.bandit import solve_bandit
+    from cautious.solvers.certificate import Certificate
     from cautious.solvers.exact import solve_exact
-    from cautious.solvers.mdp import solve_mdp
     from cautious.solvers.optimal import optimal_policy
-    from cautious.solvers.solution import Certificate, Solution
+    from cautious.solvers.solution import Solution
+    from cautious.solvers.solve import solve_bandit, solve_mdp
     from cautious.worlds.driving import DrivingWorld, driving_world
     from cautious.worlds.mdp import TabularMDP
 

@@ -74,7 +74,7 @@ def test_solve_notices_that_it_cannot_write_before_it_solves(tmp_path, monkeypat
     def never(*_, **__):
         raise AssertionError("solved for nothing")
 
-    monkeypatch.setattr("cautious.solvers.bandit.solve_bandit", never)
+    monkeypatch.setattr("cautious.solvers.solve.solve_bandit", never)
     with pytest.raises(SystemExit) as stop:
         main(["solve", "--rewards", str(tmp_path / "rewards.npy"), "--level", "1-of-2", "--out", "/proc/solution"])
     assert stop.value.code == 2

@@ -20,8 +20,8 @@ from cautious.experiments.driving.experiment import run_driving
 from cautious.experiments.driving.settings import SCALES, experiment_at
 from cautious.experiments.executors import engine
 from cautious.experiments.store import Store
+from cautious.ops.regret import uniform_policy
 from cautious.ops.risk import KofN
-from cautious.ops.simplex import uniform_policy
 from cautious.report.claims.driving_ledger import driving_ledger
 from cautious.report.driving.driving_figures import FIGURES
 from cautious.report.html import write_report

@@ -9,7 +9,7 @@ import torch
 
 from cautious import TabularMDP
 from cautious.ops.linear import BATCHED_LU_SIZE, BatchMatrix, DenseLU, MixingSolver, SparseLU
-from cautious.ops.simplex import uniform_policy
+from cautious.ops.regret import uniform_policy
 
 
 def random_policy(generator, *shape):

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cautious.errors import InvalidInputError
-from cautious.ops.regret import UPDATES, instantaneous_regret
-from cautious.ops.simplex import regret_matching, uniform_policy
+from cautious.ops.regret import UPDATES, instantaneous_regret, regret_matching, uniform_policy
 from cautious.types import Update
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cautious import CautiousPolicy, RewardEnsemble, TabularMDP, driving_world, optimal_policy, solve_mdp
-from cautious.policy.decision import agreed_upon, nearest_ordinary
+from cautious.policy.decision import all_models_agree, nearest_ordinary
 from cautious.solvers.optimal import optimal_actions
 
 
@@ -54,8 +54,10 @@ def test_the_best_for_every_model_is_the_best_at_every_level(seed):
     base = rng.normal(size=(4, 3))
     scaled = torch.from_numpy(np.stack([factor * base + shift for factor, shift in rng.uniform(0.5, 2, (5, 2))]))
     ordinary, action_values, _ = optimal_policy(world, scaled.mean(dim=0))
-    assert agreed_upon(scaled, ordinary, world).all()  # a positive factor and a constant move no optimum
-    assert not agreed_upon(torch.cat([scaled, -scaled[:1]]), ordinary, world).any()  # every state leads to every other
+    assert all_models_agree(scaled, ordinary, world).all()  # a positive factor and a constant move no optimum
+    assert not all_models_agree(
+        torch.cat([scaled, -scaled[:1]]), ordinary, world
+    ).any()  # every state leads to every other
     assert torch.equal(ordinary, ordinary * optimal_actions(world, scaled.mean(dim=0), action_values))
     assert CautiousPolicy(scaled, "1-of-5", mdp=world, num_iterations=3).decide(range(4)).caution.max() == 0
     game = solve_mdp(world, scaled, "1-of-5", sampling="exact", num_iterations=100)
@@ -84,7 +86,7 @@ def test_a_dispute_elsewhere_does_not_matter_where_nothing_leads_to_it():
     agreed = [1.0, 0.999, -1.0]
     rewards = torch.tensor([[[1.0, 0.25, 0.0], agreed, agreed], [[0.0, 0.25, 0.0], agreed, agreed]])
     ordinary = optimal_policy(world, rewards.mean(dim=0)).policy
-    assert agreed_upon(rewards, ordinary, world).tolist() == [False, True, False]
+    assert all_models_agree(rewards, ordinary, world).tolist() == [False, True, False]
     decision = CautiousPolicy(rewards, "1-of-2", mdp=world).decide([0, 1])
     assert decision.caution[0] > 0.9
     assert decision.caution[1] == 0

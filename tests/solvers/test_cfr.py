@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from cautious import KofN, TabularMDP, optimal_policy, solve_bandit, solve_exact, solve_mdp
 from cautious.errors import InvalidInputError
 from cautious.ops.bounds import cfr_regret_bound, cumulative_regret_bound, k_of_n_regret_bound, optimality_gap
-from cautious.ops.regret import instantaneous_regret
-from cautious.ops.simplex import regret_matching, uniform_policy
-from cautious.solvers.sampling import ModelQueue
+from cautious.ops.regret import instantaneous_regret, regret_matching, uniform_policy
+from cautious.solvers.adversary import ModelQueue
 
 UPDATES = ["regret-matching", "regret-matching+", "as-printed"]
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cautious import CautiousPolicy, solve_bandit
-from cautious.solvers import per_state_adversary as separate
+from cautious.solvers import adversary
 from cautious.solvers import rewards as rewards_module
 
 OPTIONS = {"regime": "single-state", "sampling": "exact", "num_iterations": 40}
@@ -46,6 +46,6 @@ def test_other_states_in_the_same_call_do_not_show(monkeypatch, block_bytes):
 def test_pieces_that_are_not_kept_have_the_same_bits(monkeypatch):
     rewards = random_rewards(333, 40, 5)
     kept = solve_bandit(rewards, ["1-of-20", "5-of-20"], **OPTIONS)
-    monkeypatch.setattr(separate, "KEPT_BYTES", 0)
-    monkeypatch.setattr(separate, "CHUNK_BYTES", 2**17)
+    monkeypatch.setattr(adversary, "KEPT_BYTES", 0)
+    monkeypatch.setattr(adversary, "CHUNK_BYTES", 2**17)
     assert torch.equal(solve_bandit(rewards, ["1-of-20", "5-of-20"], **OPTIONS).best_policy, kept.best_policy)

@@ -11,7 +11,7 @@ import torch
 
 from cautious import optimal_policy
 from cautious.errors import InvalidInputError
-from cautious.ops.simplex import uniform_policy
+from cautious.ops.regret import uniform_policy
 from cautious.worlds.driving import DrivingWorld, driving_world
 from cautious.worlds.driving_picture import as_picture, as_text
 from cautious.worlds.driving_rules import (

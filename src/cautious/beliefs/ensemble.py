@@ -21,9 +21,9 @@ from cautious.beliefs.prior import Prior
 from cautious.beliefs.table_belief import state_numbers
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 from cautious.parallel import parallel_map, single_threaded
-from cautious.progress import Progress, ProgressCounter
-from cautious.types import (
-    ArrayLike,
+from cautious.progress import Progress, ProgressTracker
+from cautious.types import ArrayLike
+from cautious.validation import (
     as_device,
     as_float_tensor,
     as_folder,
@@ -183,7 +183,7 @@ class RewardEnsemble:
         num_models, num_rows = self.network.block[device.type]
         row_blocks = -(-len(states[0]) // num_rows)
         num_blocks = -(-len(indices) // num_models) * row_blocks
-        tracker = ProgressCounter(num_blocks, progress)
+        tracker = ProgressTracker(num_blocks, progress)
 
         def fill(number: int) -> None:
             model, row = number // row_blocks * num_models, number % row_blocks * num_rows
@@ -201,7 +201,7 @@ class RewardEnsemble:
             if self.prior is not None and beyond is not None:
                 heights = self.prior.heights[indices[models].to(device)]
                 target += heights[:, None] * beyond[: target.shape[1]]  # two operations: one fused rounds by place
-            tracker.add(1)
+            tracker.report(number)
 
         size = self.network.blocks_per_task
 

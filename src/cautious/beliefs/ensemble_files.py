@@ -25,7 +25,7 @@ from cautious.io.arrays import (
     save_tensors,
 )
 from cautious.io.content_names import name_in, replacing, with_stamp
-from cautious.types import as_number
+from cautious.validation import as_number
 
 DESCRIPTION, WEIGHTS, PRIOR = "ensemble.json", "models.safetensors", "prior.safetensors"
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.ops.disagreement import predictive_quantile
-from cautious.types import as_number
+from cautious.validation import as_number
 
 SHARE = 0.95
 """A disagreement of 1 is what this share of familiar states stays below."""

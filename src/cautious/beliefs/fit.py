@@ -28,7 +28,8 @@ from cautious.ops.disagreement import model_spread
 from cautious.parallel import single_threaded
 from cautious.progress import Progress, as_progress
 from cautious.seeding import make_rng
-from cautious.types import ArrayLike, as_float_tensor, as_folder, as_number, check_shape, resolve_device
+from cautious.types import ArrayLike
+from cautious.validation import as_float_tensor, as_folder, as_number, check_shape, resolve_device
 
 NetworkChoice = str | Callable[[], torch.nn.Module]
 

@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.ops.regret import instantaneous_regret
+from cautious.ops.regret import instantaneous_regret, regret_matching, uniform_policy
 from cautious.ops.risk import KofN, ranked_weights
-from cautious.ops.simplex import regret_matching, uniform_policy
 from cautious.seeding import make_rng
 
 NUM_MADE_UP = 100

@@ -33,7 +33,7 @@ from cautious.beliefs.fixed_shapes import aligned, filled_up
 from cautious.beliefs.standardizer import deviations, shared_deviation
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.seeding import make_rng
-from cautious.types import as_number
+from cautious.validation import as_number
 
 WIDTH = 0.75
 """Width of the prior for vectors if none is given: chosen on the development sets of docs/tables.md."""

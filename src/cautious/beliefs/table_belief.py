@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
-from cautious.types import as_float_tensor, check_shape, check_size
+from cautious.validation import as_float_tensor, check_shape, check_size
 
 
 class TableBelief:

@@ -14,8 +14,8 @@ from cautious.experiments.driving.settings import DrivingExperiment, experiment_
 from cautious.experiments.images.inputs import available_sets
 from cautious.experiments.images.settings import ImageExperiment, image_experiment_at
 from cautious.experiments.images.studies import behaviour_of, dial_study, model_study
-from cautious.experiments.progress import Tell
-from cautious.solvers.mdp import solve_mdp
+from cautious.progress import Progress
+from cautious.solvers.solve import solve_mdp
 from cautious.worlds.data import ImageSet
 from cautious.worlds.data.sources import complete_size
 from cautious.worlds.driving import driving_world
@@ -111,7 +111,7 @@ TASKS = ("ask-for-help", "non-obvious", "help-if-available", "data-extent", "dri
 SCALES = ("smoke", "small", "paper")
 
 
-def estimates(rates: Rates, device: torch.device, tell: Tell | None = None) -> dict[str, dict[str, float]]:
+def estimates(rates: Rates, device: torch.device, tell: Progress | None = None) -> dict[str, dict[str, float]]:
     """About how many seconds each task takes at each scale."""
     found: dict[str, dict[str, float]] = {task: {} for task in TASKS}
     for number, (task, scale) in enumerate(itertools.product(TASKS, SCALES)):

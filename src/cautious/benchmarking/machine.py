@@ -9,7 +9,7 @@ import torch
 from cautious.benchmarking import measures
 from cautious.benchmarking.estimates import Rates, estimates, looking
 from cautious.benchmarking.measures import Comparison
-from cautious.experiments.progress import Progress, titled
+from cautious.progress import TitledProgress, titled
 
 
 class Machine(NamedTuple):
@@ -20,7 +20,7 @@ class Machine(NamedTuple):
     """About how many seconds each task takes at each scale."""
 
 
-def measure_machine(device: torch.device, progress: Progress | None = None) -> Machine:
+def measure_machine(device: torch.device, progress: TitledProgress | None = None) -> Machine:
     """Each kind of work the plain way and ours, and what that makes of the experiments."""
     cores, on_gpu = torch.get_num_threads(), device.type == "cuda"
     num_driving, num_image = (2048, 256) if on_gpu else (16 * cores, 2 * cores)  # as many as are trained together

@@ -29,8 +29,7 @@ from cautious.benchmarking.plain_training import (
 from cautious.ops.risk import KofN
 from cautious.policy.policy import CautiousPolicy
 from cautious.seeding import make_rng
-from cautious.solvers.bandit import solve_bandit
-from cautious.solvers.mdp import solve_mdp
+from cautious.solvers.solve import solve_bandit, solve_mdp
 from cautious.worlds.data import load_images
 from cautious.worlds.data.find import EMBEDDED
 from cautious.worlds.driving import driving_world

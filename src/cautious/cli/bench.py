@@ -34,7 +34,7 @@ class Bench:
 
         from cautious.benchmarking.machine import measure_machine
         from cautious.cli.console import console, progress_bars
-        from cautious.types import resolve_device
+        from cautious.validation import resolve_device
 
         device = resolve_device(self.device)
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()

@@ -67,7 +67,7 @@ class Data:
 
     def _fetch(self) -> None:
         from cautious.cli.console import progress_bars, say
-        from cautious.types import as_folder
+        from cautious.validation import as_folder
         from cautious.worlds.data import fetch_images
 
         if self.out is not None:

@@ -32,7 +32,7 @@ class Demo:
     def run(self) -> None:
         """Run the demo."""
         from cautious.seeding import derive_seed
-        from cautious.types import as_folder
+        from cautious.validation import as_folder
 
         as_folder(self.out, "out")
         derive_seed(self.seed)  # raises at once if the seed is invalid, not after the first demo
@@ -87,7 +87,7 @@ class Demo:
         from cautious.io.arrays import save_json
         from cautious.ops.risk import KofN
         from cautious.report.plotting import plot_dial, save_figure
-        from cautious.solvers.mdp import solve_mdp
+        from cautious.solvers.solve import solve_mdp
 
         example = courier(seed=self.seed)
         levels = [KofN(k, 10) for k in range(10, 0, -1)]

@@ -37,7 +37,7 @@ class Report:
         from cautious.experiments.store import Store
         from cautious.report.html import write_report
         from cautious.report.report_spec import ledger_of
-        from cautious.types import as_folder
+        from cautious.validation import as_folder
 
         if self.out is not None:
             as_folder(self.out, "out")

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from cautious.experiments.executors.engine import Engine
-    from cautious.experiments.progress import Progress
     from cautious.experiments.store import Store
+    from cautious.progress import TitledProgress
     from cautious.report.repeats import Tally
 
 
@@ -62,7 +62,7 @@ class Reproduce:
         from cautious.cli.console import progress_bars, say
         from cautious.experiments.executors.engine import open_engine
         from cautious.experiments.repeats import run_repeats
-        from cautious.types import parse_count
+        from cautious.validation import parse_count
 
         parse_count(self.repeats, "repeats")
         parts = (self.task, *([] if self.setting == "main" else [self.setting]), self.scale)
@@ -70,7 +70,7 @@ class Reproduce:
         with open_engine(self.engine, self.address) as engine, progress_bars() as progress:
             device = engine.device(self.device)
 
-            def run(seed: int, place: Path, tell: Progress) -> Store:
+            def run(seed: int, place: Path, tell: TitledProgress) -> Store:
                 return self._run_experiment(seed, place, device, engine, tell)
 
             if self.repeats == 1:
@@ -123,7 +123,7 @@ class Reproduce:
         return any(tally.missed for tally in tallies)
 
     def _run_experiment(
-        self, seed: int, folder: Path, device: torch.device, engine: Engine, progress: Progress
+        self, seed: int, folder: Path, device: torch.device, engine: Engine, progress: TitledProgress
     ) -> Store:
         from cautious.errors import InvalidInputError
         from cautious.experiments.driving.experiment import run_driving

@@ -13,12 +13,10 @@ if TYPE_CHECKING:
 
     from cautious.cli.inputs import DecisionInputs
     from cautious.policy.decision import Decision
-    from cautious.solvers.solution import Certificate
+    from cautious.solvers.certificate import Certificate
     from cautious.worlds.mdp import TabularMDP
 
 DECISIONS = "decisions.csv"
-NUM_ITERATIONS = 1000
-"""Default T, except where `CautiousPolicy` decides: it stops in each state as soon as the policy is certified."""
 
 
 class Solved(NamedTuple):
@@ -94,9 +92,9 @@ class Solve:
     def run(self) -> None:
         """Load, solve, write, and print the tables."""
         from cautious.beliefs.familiar_spread import in_units_of
-        from cautious.policy.decision import decision_of, spread_of
+        from cautious.policy.decision import make_decision, spread_of
         from cautious.policy.fallback import with_fallback
-        from cautious.types import as_folder
+        from cautious.validation import as_folder
 
         as_folder(self.out, "out")
         inputs, mdp = self._inputs(), self._mdp()
@@ -107,10 +105,10 @@ class Solve:
         shape = solved.policies["best_policy"].shape  # [S, A], or [L, S, A]
         cautious, ordinary = (policies.reshape(shape) for policies in (solved.cautious, solved.ordinary))
         familiar = None if inputs is None else inputs.belief.familiar
-        decision = decision_of(cautious, ordinary, lambda: rewards, in_units_of(familiar, spread_of(rewards)))
+        decision = make_decision(cautious, ordinary, lambda: rewards, in_units_of(familiar, spread_of(rewards)))
         fallback = None
         if rule is not None:
-            usual = decision_of(solved.ordinary[0], solved.ordinary[0], decision.opinions, decision.disagreement)
+            usual = make_decision(solved.ordinary[0], solved.ordinary[0], decision.opinions, decision.disagreement)
             fallback = with_fallback(usual, *rule)
         self._save(inputs, solved, decision, fallback)
         self._print(inputs, solved, decision, fallback, rule)
@@ -241,9 +239,9 @@ class Solve:
         import torch
 
         from cautious.cli.console import progress_bar
+        from cautious.ops.risk import parse_levels
         from cautious.policy.policy import CautiousPolicy
-        from cautious.solvers.solution import Certificate
-        from cautious.solvers.solve import parse_levels
+        from cautious.solvers.certificate import Certificate
 
         levels = parse_levels(self.level)
         policy = CautiousPolicy(rewards, levels[0], num_iterations=self.iterations, seed=self.seed)
@@ -258,7 +256,7 @@ class Solve:
         several = len(levels) > 1
         lower, upper, gap = (part if several else part[0] for part in (lower, lower + gap, gap))
         best = cautious if several else cautious[0]
-        how = {name: value for name, value in policy.described().items() if name != "level"}
+        how = {name: value for name, value in policy.describe().items() if name != "level"}
         record = {"regime": "single-state", "levels": list(map(str, levels)), "num_models": len(rewards), **how}
         certificate = Certificate(lower, upper, gap, levels if several else levels[0])
         return Solved(
@@ -267,16 +265,15 @@ class Solve:
 
     def _solved(self, rewards: Any, mdp: TabularMDP | None) -> Solved:
         from cautious.cli.console import progress_bar
+        from cautious.ops.risk import parse_levels
         from cautious.policy.decision import with_baseline
-        from cautious.solvers.bandit import solve_bandit
-        from cautious.solvers.mdp import solve_mdp
-        from cautious.solvers.solve import parse_levels
+        from cautious.solvers.solve import COMMAND_ITERATIONS, USER, solve_bandit, solve_mdp
 
         levels = self.level[0] if len(self.level) == 1 else self.level
         options: dict[str, Any] = {
             "sampling": self.sampling,
-            "update": self.update or "regret-matching",
-            "num_iterations": NUM_ITERATIONS if self.iterations is None else self.iterations,
+            "update": self.update or USER.update,
+            "num_iterations": COMMAND_ITERATIONS if self.iterations is None else self.iterations,
             "seed": self.seed,
         }
         usual = "all-states" if self.belief is None else "single-state"

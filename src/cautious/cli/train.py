@@ -101,7 +101,7 @@ class Train:
         from cautious.beliefs.ensemble_files import DESCRIPTION
         from cautious.beliefs.fit import fit_ensemble
         from cautious.errors import InvalidInputError
-        from cautious.types import as_folder
+        from cautious.validation import as_folder
 
         folder = as_folder(self.out, "out")
         if (folder / DESCRIPTION).exists():

@@ -55,7 +55,7 @@ class Watch:
         from cautious.experiments.demos.rollouts import drive_both, trained_belief
         from cautious.ops.risk import KofN
         from cautious.report.driving.animation import save_gif
-        from cautious.types import as_folder, parse_count
+        from cautious.validation import as_folder, parse_count
 
         parse_count(self.steps, "steps")
         if not self.fps > 0:

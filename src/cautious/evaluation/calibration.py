@@ -29,7 +29,7 @@ from cautious.policy.decision import departs, spread_of
 from cautious.policy.fallback import FallbackRule
 from cautious.policy.policy import CautiousPolicy
 from cautious.progress import Progress, as_progress
-from cautious.types import LARGEST_COUNT, as_number, parse_choice
+from cautious.validation import LARGEST_COUNT, as_number, parse_choice
 
 
 class CalibrationWarning(UserWarning):

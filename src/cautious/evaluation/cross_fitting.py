@@ -16,7 +16,7 @@ from cautious.errors import InvalidInputError
 from cautious.policy.policy import CautiousPolicy
 from cautious.progress import Progress
 from cautious.seeding import make_rng
-from cautious.types import as_float_tensor, check_shape, parse_count
+from cautious.validation import as_float_tensor, check_shape, parse_count
 
 Decide = Callable[[CautiousPolicy, Any, Progress | None], Tensor]
 """What is known of states under a policy's belief: (policy, states [B, ...], progress) -> [..., B]."""
@@ -61,7 +61,9 @@ def on_fresh_states(
         familiar, left_out = with_needed(~paid.isnan(), rest, order[fold::count])
         if len(left_out):  # none: a part of states that alone know an action has nothing to decide about
             again = refit(belief, inputs[familiar], paid[familiar])
-            parts.append(decide(CautiousPolicy.restored(policy.described(), again, None), inputs[left_out], None))
+            parts.append(
+                decide(CautiousPolicy.from_description(policy.describe(), again, None), inputs[left_out], None)
+            )
         if progress is not None:
             progress(fold + 1, count)
     if not parts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cautious.types import check_shape
+from cautious.validation import check_shape
 from cautious.worlds.image_tasks import NUM_DIGITS
 
 

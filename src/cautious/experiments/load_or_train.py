@@ -13,9 +13,9 @@ from cautious.beliefs.ensemble_files import DESCRIPTION
 from cautious.beliefs.training.loop import TrainedModels
 from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
 from cautious.experiments.executors.engine import Engine
-from cautious.experiments.progress import Tell
 from cautious.experiments.store import Store
 from cautious.io.arrays import checksum_of, load_json
+from cautious.progress import Progress
 
 Lesson = TypeVar("Lesson", bound=TrainingProblem)
 
@@ -30,7 +30,7 @@ def load_or_train(
     counted: str,
     engine: Engine,
     device: torch.device | str,
-    tell: Tell | None,
+    tell: Progress | None,
 ) -> Any:
     """The ensemble that a run keeps in folder `name`, with how its training went as the stage of that name.
 

@@ -7,17 +7,17 @@ from functools import partial
 from pathlib import Path
 
 from cautious.experiments.executors.engine import Engine
-from cautious.experiments.progress import Progress
 from cautious.experiments.store import Store
+from cautious.progress import TitledProgress
 
 
 def run_repeats(
-    run: Callable[[int, Path, Progress], Store],
+    run: Callable[[int, Path, TitledProgress], Store],
     folder: Path,
     first_seed: int,
     num_repeats: int,
     engine: Engine,
-    progress: Progress,
+    progress: TitledProgress,
 ) -> dict[int, Store]:
     """Run an experiment from `num_repeats` seeds, counting up, each in `folder`/seed-<n>.
 

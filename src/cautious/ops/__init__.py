@@ -1,1 +1,1 @@
-"""Pure tensor mathematics, one equation a function; imports no other room."""
+"""Pure tensor mathematics, one equation per function; imports no other room."""

@@ -60,6 +60,7 @@ class Transitions:
 
     def systems(self, policy: Tensor, discount: float) -> DenseLU | SparseLU | MixingSolver:
         """A solver of I - γ P_π for each policy of the batch [B, S, A]."""
+        # Which of the three ways depends on the world alone, so that it does not change from one policy to the next.
         if not self.is_sparse or self.num_states <= BATCHED_LU_SIZE:
             return DenseLU(self._dense_systems(policy, discount))
         merge, row, column = self._pattern
@@ -96,6 +97,7 @@ class Transitions:
     @cached_property
     def _pattern(self) -> tuple[scipy.sparse.csr_array, np.ndarray, np.ndarray]:
         """(matrix that turns π(a|s) into the entries of P_π, their rows, their columns)."""
+        # π changes in every iteration, the places of non-zero entries do not: they are found once.
         entries = self.matrix.tocoo()
         state, successor = entries.row // self.num_actions, entries.col
         place, slot = np.unique(state.astype(np.int64) * self.num_states + successor, return_inverse=True)
@@ -104,6 +106,7 @@ class Transitions:
 
     @cached_property
     def _order(self) -> np.ndarray | None:
+        # Any numbers will do for finding an order; a dominant diagonal keeps the factorisation from pivoting.
         _, row, column = self._pattern
         pattern = scipy.sparse.csc_array((np.full(len(row), -1.0), (row, column)), shape=(self.num_states,) * 2)
         dominant = 2 * self.num_states * scipy.sparse.eye_array(self.num_states)

@@ -8,7 +8,7 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 from cautious.ops.sums import pairwise_mean
-from cautious.types import check_shape
+from cautious.validation import check_shape
 
 
 def model_spread(rewards: Tensor) -> Tensor:

@@ -15,16 +15,16 @@ from torch import Tensor
 from cautious.parallel import parallel_map
 
 BLOCK = 4
-"""Batch members a CPU product takes at a time; short blocks are filled up with zeros."""
+"""Batch members per CPU product; a shorter block is filled up with zeros, so that every product has this width."""
 
 TASK_ENTRIES = 2**22
 """Entries of a matrix that one thread multiplies at a time: some milliseconds, so that starting a thread costs little."""
 
 BATCHED_LU_SIZE = 128
-"""Sparse worlds of up to so many states are factorised as dense ones, which is quicker."""
+"""Sparse worlds of at most this many states are factorised as dense ones, which is quicker."""
 
 PARALLEL_LU_SIZE = 512
-"""From this size on, systems are factorised on threads of their own; smaller ones take less time than a thread to start."""
+"""From this size on systems are factorised in parallel; smaller ones take less time than it takes to start a thread."""
 
 FULLEST_SPARSE_LU = 0.2
 """Share of entries up to which sparse factors are used; beyond, they cost about what dense ones do."""
@@ -33,7 +33,7 @@ MIXING_TOLERANCE = 4e-15
 """How constant a term of the Neumann series must be, relative to the first; values are then off by about that share."""
 
 MIXING_STEPS = 200
-"""Products after which a chain counts as one that does not mix."""
+"""Most products before a chain is taken not to mix."""
 
 
 def padded_size(size: int, itemsize: int = 8) -> int:
@@ -43,9 +43,9 @@ def padded_size(size: int, itemsize: int = 8) -> int:
 
 
 def sparse_tensor(place: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The sparse tensor with `values` [Z] at `place` [dimensions, Z], equal places summed; that it is one is checked, once.
+    """The sparse tensor with `values` [Z] at `place` [dimensions, Z], values at equal places summed; its indices are checked.
 
-    Checks are switched on around it, not by the argument for it: some versions of torch warn in spite of that.
+    By the context manager, not by the argument for it: some versions of torch warn in spite of the argument.
     """
     with torch.sparse.check_sparse_tensor_invariants():
         return torch.sparse_coo_tensor(place, values, shape).coalesce()
@@ -79,6 +79,7 @@ class BatchMatrix:
         if right.is_cuda:
             return left @ right
         num_blocks = -(-left.shape[0] // width)
+        # BLAS picks its algorithm by the shape of the operands: blocks of one width round alike in any batch.
         filled = left.new_zeros(num_blocks * width, right.shape[0])
         filled[: left.shape[0], : left.shape[1]] = left
         # A large matrix is cut into pieces of a size that does not depend on the number of threads, for whichever are there.
@@ -96,13 +97,13 @@ class DenseLU:
         """Factorise every system of the batch."""
         self._size = systems.shape[-1]
         padded = self._size if systems.is_cuda else padded_size(self._size)
-        if padded != self._size:
+        if padded != self._size:  # an identity block leaves the solution as it is
             filled = torch.eye(padded, dtype=systems.dtype).expand(len(systems), -1, -1).clone()
             filled[:, : self._size, : self._size] = systems
             systems = filled
         if systems.is_cuda:
             self._factors = [torch.linalg.lu_factor(systems)]
-        elif padded < PARALLEL_LU_SIZE:
+        elif padded < PARALLEL_LU_SIZE:  # one call per system: a batched one may round by the size of the batch
             self._factors = [torch.linalg.lu_factor(system) for system in systems.split(1)]
         else:
             self._factors = parallel_map(lambda member: torch.linalg.lu_factor(systems[member, None]), len(systems))

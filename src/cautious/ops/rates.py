@@ -7,7 +7,7 @@ import math
 from scipy.special import bdtr, betaincinv
 from torch import Tensor
 
-from cautious.types import parse_count
+from cautious.validation import parse_count
 
 
 def binomial_p_value(count: int, total: int, rate: float) -> float:
@@ -16,7 +16,7 @@ def binomial_p_value(count: int, total: int, rate: float) -> float:
 
 
 def binomial_upper_bound(count: int, total: int, delta: float) -> float:
-    """The rate that `count` hits of `total` draws rule out to be exceeded, but for a chance of `delta`.
+    """Upper confidence bound on a rate, from `count` hits in `total` draws: it holds with probability 1 - `delta`.
 
     Clopper and Pearson (1934): the rate at which `binomial_p_value` is `delta`, a quantile of a beta distribution.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -13,7 +14,8 @@ from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.ops.sums import pairwise_mean
-from cautious.types import ArrayLike, as_float_tensor, check_finite, check_shape, parse_count, parse_flag
+from cautious.types import ArrayLike
+from cautious.validation import as_float_tensor, check_finite, check_shape, parse_count, parse_flag
 
 
 @dataclass(frozen=True, order=True)
@@ -52,6 +54,14 @@ class KofN:
         """The level as a person writes it."""
         return f"{self.k}-of-{self.n}"
 
+    def check_num_models(self, num_models: int) -> None:
+        """Raise unless n models can be drawn from `num_models` without drawing one twice."""
+        if self.n > num_models:
+            raise InvalidInputError(
+                f"{self}: n={self.n} exceeds the {num_models} models there are; without replacement n must be at most "
+                "that. Use a smaller n or more models (rank_weights and value also take replacement=True)."
+            )
+
     def rank_weights(self, num_models: int, replacement: bool = False) -> Tensor:
         """Expected weight of the i-th worst of M models, when n are drawn and the k worst averaged.
 
@@ -71,12 +81,8 @@ class KofN:
             Weights [M], float64; they sum to one and never increase.
         """
         num_models = parse_count(num_models, "num_models")
-        replacement = parse_flag(replacement, "replacement")
-        if not replacement and self.n > num_models:
-            raise InvalidInputError(
-                f"{self}: n={self.n} exceeds the {num_models} models there are; without replacement n must be at most "
-                "that. Use a smaller n or more models (rank_weights and value also take replacement=True)."
-            )
+        if not parse_flag(replacement, "replacement"):
+            self.check_num_models(num_models)
         weigh = _weights_with_replacement if replacement else _weights_without_replacement
         return torch.from_numpy(weigh(self.k, self.n, num_models).copy())
 
@@ -84,7 +90,7 @@ class KofN:
         """Exact expected k-of-n value of M returns: Σ_i w_i · (i-th smallest return).
 
         Args:
-            returns: [..., M], one return a reward model.
+            returns: [..., M], one return per reward model.
             replacement: As in `rank_weights`.
 
         Returns:
@@ -95,6 +101,18 @@ class KofN:
         check_finite(tensor, "returns")
         weights = self.rank_weights(tensor.shape[-1], replacement).to(tensor.device)
         return (tensor.sort(dim=-1).values * weights).sum(dim=-1)
+
+
+Levels = KofN | str | Sequence[KofN | str]
+"""One level, or several to be solved in one call."""
+
+
+def parse_levels(level: Levels) -> tuple[KofN, ...]:
+    """One level or several, each checked."""
+    levels = tuple(level) if isinstance(level, (list, tuple)) else (level,)
+    if not levels:
+        raise InvalidInputError("level=[] names no level; pass one, such as '1-of-20', or a sequence of them.")
+    return tuple(KofN.parse(one) for one in levels)
 
 
 @lru_cache(maxsize=256)

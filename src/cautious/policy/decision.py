@@ -1,4 +1,9 @@
-"""What to do in each state, beside what one would ordinarily do there."""
+"""What to do in each state, beside what one would ordinarily do there.
+
+The ordinary policy is the best under the mean of the models. Where no model prefers another action it has the highest k-of-N
+value at every level, so no game has to be solved there (`has_disagreement`, and `all_models_agree` in an MDP). Caution is the
+distance between the two policies; disagreement is how far the models differ, whether or not that matters for the decision.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from torch import Tensor
 
 from cautious.ops.disagreement import model_spread
 from cautious.ops.risk import KofN
-from cautious.solvers.optimal import optimal_actions, optimal_policy, undisputed
+from cautious.solvers.optimal import optimal_actions, optimal_policy, optimal_under_all
 from cautious.solvers.rewards import BLOCK_BYTES, as_rewards, mean_reward, model_blocks
 from cautious.worlds.mdp import TabularMDP
 
@@ -49,6 +54,7 @@ class Decision:
 
 def greedy(reward: Tensor) -> Tensor:
     """The ordinary policy: the best action under a reward function, shared evenly where several are best, [B, A]."""
+    # Shared evenly, so that the order of equally good actions does not show as caution.
     best = (reward == reward.amax(dim=-1, keepdim=True)).double()
     return best / best.sum(dim=-1, keepdim=True)
 
@@ -63,40 +69,40 @@ def with_baseline(
 ) -> tuple[Tensor, Tensor]:
     """What levels do, and what one would ordinarily do: [L, S, A] as solved -> twice [L, S, A].
 
-    The ordinary policy takes the place of what was solved where it is known to be best without a game: where no model
-    objects to it, and for level n-of-n, which is the mean of all that are drawn. What a solver makes of it is the same up to
-    the iterations it had, which would show as caution.
+    The ordinary policy replaces what was solved where it is known to be the best: where no model objects to it, and for level
+    n-of-n, the mean of all models drawn. A solver comes close to it in finitely many iterations, and the rest would show as
+    caution.
     """
-    known = torch.tensor([level.k == level.n for level in levels])[:, None, None]
+    is_mean = torch.tensor([level.k == level.n for level in levels])[:, None, None]
     if mdp is None:
         ordinary = ordinary_policy(rewards)
-        policies = torch.where(known | ~has_disagreement(rewards, ordinary)[:, None], ordinary, solved.cpu())
+        policies = torch.where(is_mean | ~has_disagreement(rewards, ordinary)[:, None], ordinary, solved.cpu())
         return policies, ordinary.expand_as(policies)
     mean = mean_reward(rewards).cpu()
     ordinary, action_values, _ = optimal_policy(mdp, mean)
-    policies = torch.where(known | agreed_upon(rewards, ordinary, mdp)[:, None], ordinary, solved.cpu())
+    policies = torch.where(is_mean | all_models_agree(rewards, ordinary, mdp)[:, None], ordinary, solved.cpu())
     return policies, nearest_ordinary(policies, ordinary, optimal_actions(mdp, mean, action_values))
 
 
 def nearest_ordinary(policies: Tensor, ordinary: Tensor, as_good: Tensor) -> Tensor:
-    """Where several actions are as good as the ordinary one's, these as each policy has them: [..., S, A] -> [..., S, A].
+    """The ordinary policy nearest to each policy, where several actions are equally good: [..., S, A] -> [..., S, A].
 
-    Which of them the ordinary policy [S, A] takes is arbitrary (the first), and is no sign of caution.
+    Which of them the ordinary policy takes is arbitrary (the first), so taking another one is not a sign of caution.
 
     Args:
         policies: [..., S, A].
-        ordinary: What is taken where a policy has none of them, [S, A].
-        as_good: Which are as good, [S, A].
+        ordinary: What is returned where a policy takes none of them, [S, A].
+        as_good: Which actions are as good as the ordinary one, [S, A].
     """
     shares = policies * as_good
     total = shares.sum(dim=-1, keepdim=True)
     return torch.where(total > 0, shares / total, ordinary)
 
 
-def agreed_upon(rewards: Any, ordinary: Tensor, mdp: TabularMDP) -> Tensor:
+def all_models_agree(rewards: Any, ordinary: Tensor, mdp: TabularMDP) -> Tensor:
     """States of an MDP from which the ordinary policy [S, A] is best for every model, and so for every k-of-N value: [S]."""
     each = (reward for _, block in model_blocks(as_rewards(rewards)) for reward in block.cpu())
-    return undisputed(mdp, ordinary, each)
+    return optimal_under_all(mdp, ordinary, each)
 
 
 def has_disagreement(rewards: Any, ordinary: Tensor) -> Tensor:
@@ -104,6 +110,7 @@ def has_disagreement(rewards: Any, ordinary: Tensor) -> Tensor:
 
     In the others every model's return, and so every k-of-N value, is highest under the ordinary policy: no game is needed.
     """
+    # All models in blocks; a model objects where an action that the ordinary policy takes is not its best.
     objections = torch.zeros(len(ordinary), dtype=torch.bool)
     for _, block in model_blocks(as_rewards(rewards)):
         taken_and_worse = (block < block.amax(dim=-1, keepdim=True)) & (ordinary > 0).to(block.device)
@@ -125,14 +132,14 @@ def departs(action: Tensor, ordinary: Tensor) -> Tensor:
     return shared.gather(-1, action.unsqueeze(-1)).squeeze(-1) == 0
 
 
-def decision_of(
+def make_decision(
     cautious: Tensor,
     ordinary: Tensor,
     opinions: Callable[[], Tensor],
     disagreement: Tensor,
     gap: Tensor | None = None,
 ) -> Decision:
-    """The decision that a cautious policy [..., B, A] makes, beside the ordinary one (the same or [B, A])."""
+    """The decision of a cautious policy [..., B, A], beside the ordinary one (of the same shape, or [B, A])."""
     caution = total_variation(cautious, ordinary)
     unknown = torch.full_like(caution, torch.nan)
     action = cautious.argmax(dim=-1)
@@ -140,10 +147,11 @@ def decision_of(
 
 
 def spread_of(rewards: Any) -> Tensor:
-    """How far models differ in each state, [M, S, A] -> [S]; a block at a time, so that large ones fit."""
+    """How far models differ in each state (`model_spread`), [M, S, A] -> [S]; in blocks, so that large arrays fit."""
     if isinstance(rewards, Tensor):
         size = max(1, BLOCK_BYTES // (8 * max(1, len(rewards) * rewards.shape[-1])))  # states in float64 at a time
         return torch.cat([model_spread(block) for block in rewards.split(size, dim=1)]).cpu()
+    # Two passes over what is on disk or streamed: the mean, then the squares around it.
     source = as_rewards(rewards)
     mean, squares = mean_reward(source), torch.zeros(source.num_states, dtype=torch.float64, device=source.device)
     for _, block in model_blocks(source):

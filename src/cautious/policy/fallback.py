@@ -1,4 +1,4 @@
-"""`FallbackRule`: do one safe action wherever the models differ more than familiar states show."""
+"""`FallbackRule`: take one safe action wherever the models differ more than they do in familiar states."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from cautious.beliefs.datasets.observations import as_batch
 from cautious.beliefs.datasets.schema import KEPT_AS, TableSchema
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.ops.risk import KofN
-from cautious.policy.decision import Decision, decision_of
+from cautious.policy.decision import Decision, make_decision
 from cautious.policy.files import load_policy, save_policy
 from cautious.policy.policy import Belief, CautiousPolicy
-from cautious.types import as_folder, as_number, as_path, parse_count, parse_flag
+from cautious.validation import as_folder, as_number, as_path, parse_count, parse_flag
 
 ENTRY = "fallback"
-"""Under which a policy's file has the rule."""
+"""The entry of policy.json that holds the rule."""
 ORDINARY = KofN(1, 1)
-"""The mean of all models: no caution but the rule's own."""
+"""Acts on the mean of all models: the rule alone is cautious."""
 
 
 class FallbackRule:
-    """Does a named action where the models differ more than familiar states show, and elsewhere what a policy does.
+    """Takes a named action where the models differ more than they do in familiar states, and follows a policy elsewhere.
 
     For users who have a safe action: k-of-N needs none, and is careful only where the *decision* is in doubt; this rule refers
-    every odd state. Its threshold is in units of `Decision.disagreement`: 1 refers about one familiar state in twenty.
-    `cautious.calibrate` finds the threshold for any other share, with a guarantee.
+    every unusual state to the safe action. Its threshold is in units of `Decision.disagreement`: 1 refers about one familiar
+    state in twenty. `cautious.calibrate` finds the threshold for any other share, with a guarantee.
 
     >>> models = torch.tensor([[[1.0, 0.3], [1.0, 0.3]], [[1.0, 0.3], [0.6, 0.3]]])  # state 1: they differ
     >>> rule = FallbackRule(models, action=1, threshold=0.1)
@@ -73,31 +73,32 @@ class FallbackRule:
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
     ) -> tuple[Any, Any]:
         """The action for one observation or a batch of them, as `CautiousPolicy.predict` gives it."""
-        likely = parse_flag(deterministic, "deterministic")
+        most_likely = parse_flag(deterministic, "deterministic")
         single, states = as_batch(observation, getattr(self.policy.belief, "state_shape", None))
         decision = self.decide(states)
-        actions = decision.action.numpy() if likely else self.policy.drawn(decision.probabilities.numpy())
+        actions = decision.action.numpy() if most_likely else self.policy.sample_actions(decision.probabilities.numpy())
         return (actions[0] if single else actions), state
 
     def save(self, folder: Path | str) -> None:
         """Write the rule with its policy and belief (safetensors, JSON)."""
         threshold = self.threshold if math.isfinite(self.threshold) else None  # JSON has no infinity
-        settings = {**self.policy.described(), ENTRY: {"action": self.action, "threshold": threshold}}
+        settings = {**self.policy.describe(), ENTRY: {"action": self.action, "threshold": threshold}}
         save_policy(as_folder(folder), settings, self.policy.belief, self.policy.mdp)
 
     @classmethod
     def load(cls, folder: Path | str, network: Any = None) -> FallbackRule:
         """Read what `save` wrote; runs no code from it. `network` as in `RewardEnsemble.load`."""
         path = as_path(folder, "folder")
-        found, belief, mdp = load_policy(path, network)
-        own = found.get(ENTRY)
-        if not isinstance(own, dict):
+        description, belief, mdp = load_policy(path, network)
+        rule = description.get(ENTRY)
+        if not isinstance(rule, dict):
             raise BadFileError(
                 f"{path}: a policy without a fallback action; read it with cautious.CautiousPolicy.load."
             )
         try:
-            threshold = math.inf if own.get("threshold") is None else own["threshold"]
-            return cls(CautiousPolicy.restored(found, belief, mdp), own.get("action"), threshold=threshold)  # type: ignore[arg-type]
+            threshold = math.inf if rule.get("threshold") is None else rule["threshold"]
+            policy = CautiousPolicy.from_description(description, belief, mdp)
+            return cls(policy, rule.get("action"), threshold=threshold)  # type: ignore[arg-type]
         except InvalidInputError as error:
             raise BadFileError(f"{path}: {error}") from None
 
@@ -117,7 +118,8 @@ def with_fallback(decision: Decision, action: int, threshold: float) -> Decision
     safe = torch.nn.functional.one_hot(torch.tensor(action), num_actions).double()
     refers = (decision.disagreement > threshold).unsqueeze(-1)
     policy = torch.where(refers, safe, decision.probabilities)
-    return decision_of(policy, decision.ordinary, decision.opinions, decision.disagreement)
+    # Without a gap: the rule is not the solution of a k-of-N problem.
+    return make_decision(policy, decision.ordinary, decision.opinions, decision.disagreement)
 
 
 def action_names(belief: Any) -> tuple[str, ...] | None:
@@ -130,7 +132,9 @@ def parse_action(action: int | str, names: Sequence[str] | None) -> int:
     if not isinstance(action, str):
         return parse_count(action, "action", 0)
     if names is None:
-        raise InvalidInputError(f"action={action!r} is a name, and only numbers are known here, counted from 0.")
+        raise InvalidInputError(
+            f"action={action!r} is a name, but the belief has no names for its actions; give a number, counted from 0."
+        )
     if action not in names:
         raise InvalidInputError(f"action={action!r} is not known; choose one of {', '.join(map(repr, names))}.")
     return list(names).index(action)
@@ -139,4 +143,4 @@ def parse_action(action: int | str, names: Sequence[str] | None) -> int:
 def check_action(action: int, num_actions: int | None) -> None:
     """Raise unless there is an action of this number, if it is known how many there are."""
     if num_actions is not None and action >= num_actions:
-        raise InvalidInputError(f"action={action}: there are {num_actions}, counted from 0.")
+        raise InvalidInputError(f"action={action}: there are {num_actions} actions, counted from 0.")

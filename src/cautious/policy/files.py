@@ -1,4 +1,4 @@
-"""A policy on disk: policy.json says how it decides; its belief and its world lie beside it, stamped (`io.content_names`)."""
+"""A policy on disk: policy.json has its settings; the belief and the MDP are in files beside it (`io.content_names`)."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ ENSEMBLE, TABLE, WORLD = "belief/ensemble.json", "belief.safetensors", "mdp.safe
 
 
 def save_policy(folder: Path, settings: Mapping[str, Any], belief: Any, mdp: TabularMDP | None) -> None:
-    """Write a belief and a world, if there is one, then how to decide with them."""
+    """Write a belief, an MDP if there is one, and last the settings, which name the files that belong to them."""
     if not isinstance(belief, (RewardEnsemble, TableBelief)):
         raise InvalidInputError(
             f"save: a belief of type {type(belief).__name__} cannot be written; a RewardEnsemble or an array can."
         )
     kind = "ensemble" if isinstance(belief, RewardEnsemble) else "table"
+    # Names carry a stamp of the content, and the settings are written last: an interrupted save leaves the old policy whole.
     with replacing(folder / DESCRIPTION, ENSEMBLE, TABLE, WORLD):
         files = {}
         if isinstance(belief, RewardEnsemble):
@@ -56,32 +57,32 @@ def save_policy(folder: Path, settings: Mapping[str, Any], belief: Any, mdp: Tab
 
 
 def _stamp(belief: RewardEnsemble) -> str:
-    """Changes with anything that is written of an ensemble."""
+    """A digest of everything that is written of an ensemble."""
     prior = () if belief.prior is None else belief.prior.tensors().values()
     weights = fingerprint_of(belief.parameters, belief.losses, *prior)
     return checksum_of([belief.network.name, belief.network.describe(), belief.settings, weights, belief.findings()])
 
 
 def load_policy(folder: Path, network: Any) -> tuple[dict[str, Any], RewardEnsemble | Tensor, TabularMDP | None]:
-    """How to decide, with which belief, in which world; `network` as in `RewardEnsemble.load`."""
+    """Settings, belief and MDP; `network` as in `RewardEnsemble.load`."""
     path = folder / DESCRIPTION
-    found = load_json(path)
+    description = load_json(path)
     if (
-        not isinstance(found, dict)
-        or found.get("format") not in FORMATS
-        or found.get("belief") not in ("ensemble", "table")
+        not isinstance(description, dict)
+        or description.get("format") not in FORMATS
+        or description.get("belief") not in ("ensemble", "table")
     ):
         raise BadFileError(f"{path}: not a policy that this version reads (format {FORMAT}).")
-    checked = False if is_early(found) else None
+    checked = False if is_early(description) else None
     belief: RewardEnsemble | Tensor
-    if found["belief"] == "ensemble":
-        name = name_in(found, ENSEMBLE)
-        load_json(folder / name, listed(found, name), checked=checked)
+    if description["belief"] == "ensemble":
+        name = name_in(description, ENSEMBLE)
+        load_json(folder / name, listed(description, name), checked=checked)
         belief = RewardEnsemble.load((folder / name).parent, network)
     else:
-        name = name_in(found, TABLE)
-        tensors = load_tensors(folder / name, listed(found, name), checked=checked)
+        name = name_in(description, TABLE)
+        tensors = load_tensors(folder / name, listed(description, name), checked=checked)
         belief = pick(tensors, "rewards", folder / name)
-    world = name_in(found, WORLD)
-    mdp = load_mdp(folder / world, listed(found, world), checked=checked) if found.get("mdp") else None
-    return found, belief, mdp
+    world = name_in(description, WORLD)
+    mdp = load_mdp(folder / world, listed(description, world), checked=checked) if description.get("mdp") else None
+    return description, belief, mdp

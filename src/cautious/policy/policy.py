@@ -1,4 +1,15 @@
-"""`CautiousPolicy`: a belief and a solver behind one `decide`, and behind the `predict` that Stable-Baselines3's users know."""
+"""`CautiousPolicy`: a belief and a solver behind one `decide`, and behind the `predict` that Stable-Baselines3's users know.
+
+What `decide` does in each state, where actions do not move the world:
+
+1. ask the belief what each of M models says each action pays (`Belief.rewards`);
+2. take the ordinary policy, the best action under the mean of the models, and stop here if no model prefers another action
+   (`policy.decision`);
+3. elsewhere play the k-of-N game of that state until its policy is certified (`solvers.per_state`);
+4. return the policy with its distance from the ordinary one (caution) and how far the models differ (disagreement).
+
+In an MDP states belong together: the whole policy is solved once (`solve_mdp`), and `decide` looks it up.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +25,12 @@ from cautious.beliefs.datasets.observations import as_batch
 from cautious.beliefs.familiar_spread import FEWEST, FamiliarSpread, in_units_of
 from cautious.beliefs.table_belief import TableBelief, state_numbers
 from cautious.errors import BadFileError, InvalidInputError
-from cautious.ops.risk import KofN
+from cautious.ops.risk import KofN, parse_levels
 from cautious.parallel import single_threaded
 from cautious.policy.decision import (
     Decision,
-    decision_of,
     has_disagreement,
+    make_decision,
     ordinary_policy,
     spread_of,
     total_variation,
@@ -28,11 +39,9 @@ from cautious.policy.decision import (
 from cautious.policy.files import load_policy, save_policy
 from cautious.progress import Progress
 from cautious.seeding import make_rng
-from cautious.solvers.bandit import solve_bandit
-from cautious.solvers.mdp import solve_mdp
-from cautious.solvers.solve import parse_levels
-from cautious.types import (
-    Sampling,
+from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE, USER, solve_bandit, solve_mdp
+from cautious.types import Sampling
+from cautious.validation import (
     as_float_tensor,
     as_folder,
     as_number,
@@ -44,13 +53,6 @@ from cautious.types import (
     parse_flag,
 )
 from cautious.worlds.mdp import TabularMDP
-
-NUM_ITERATIONS = 200
-"""T of the solver in an MDP and with queue sampling, where none is named."""
-MOST_ITERATIONS = 300
-"""Of a state's own game, where none are named; many end long before, certified."""
-TOLERANCE = 1e-4
-"""A state's game ends when its gap is at most this share of the range of the rewards there."""
 
 
 class Belief(Protocol):
@@ -82,10 +84,10 @@ class CautiousPolicy:
         *,
         mdp: TabularMDP | None = None,
         num_iterations: int | None = None,
-        sampling: str = "exact",
+        sampling: str = USER.sampling,
         seed: int = 0,
         familiar_states: Any = None,
-        tolerance: float = TOLERANCE,
+        tolerance: float = STATE_GAME_TOLERANCE,
     ) -> None:
         """Wrap a belief.
 
@@ -96,17 +98,17 @@ class CautiousPolicy:
             mdp: The world, where actions move it.
             num_iterations: T of the solver. If not given, 200 in an MDP or with queue sampling, and otherwise as many as each
                 state's game needs to be certified to `tolerance`, 300 at most.
-            sampling: ``"exact"`` (no chance, so that the same state gets the same decision), or the paper's ``"queue"``.
+            sampling: ``"exact"`` (nothing random, so that the same state gets the same decision), or the paper's ``"queue"``.
             seed: Starts queue sampling, and draws of `predict(deterministic=False)`.
             familiar_states: States like those of the training that no model was trained on, at least six, as `decide` takes
-                them: they set the unit of `Decision.disagreement`. Not needed where `fit_ensemble` kept some back
+                them: they set the unit of `Decision.disagreement`. Not needed where `fit_ensemble` held some out
                 (`validation_fraction`).
             tolerance: A state's game ends when no policy can be better by more than this share of the range of the rewards
-                there, or after `num_iterations`; `Decision.gap` says what it came to. In an MDP and with queue sampling it
-                plays no part.
+                there, or after `num_iterations`; `Decision.gap` says how much it could be. In an MDP and with queue sampling
+                it has no effect.
         """
         if isinstance(belief, (str, Path)):
-            raise InvalidInputError(f"belief={str(belief)!r} is a name; pass what RewardEnsemble.load makes of it.")
+            raise InvalidInputError(f"belief={str(belief)!r} is a name; pass what RewardEnsemble.load returns for it.")
         self.belief: Any = belief if callable(getattr(belief, "rewards", None)) else TableBelief(belief)
         self.level = KofN.parse(level)
         self.mdp = mdp
@@ -121,39 +123,110 @@ class CautiousPolicy:
         self._seed = int(seed)
         num_models = getattr(self.belief, "num_models", None)
         if num_models is not None:
-            self.level.rank_weights(num_models)  # says so if n exceeds the models there are
-        self._table = None if mdp is None else self._solve_mdp(mdp, [self.level], None)
+            self.level.check_num_models(num_models)
+        self._mdp_policies = None if mdp is None else self._solve_mdp(mdp, [self.level], None)
         self._own_familiar = None if familiar_states is None else self._familiar_spread(familiar_states)
 
     @property
     def familiar(self) -> FamiliarSpread | None:
         """How far the models differ in familiar states, the unit of `Decision.disagreement`; None if no such state is known."""
         known = self._own_familiar or getattr(self.belief, "familiar", None)
-        return known if isinstance(known, FamiliarSpread) else None  # a belief of one's own may call something else so
+        return (
+            known if isinstance(known, FamiliarSpread) else None
+        )  # a user's own belief may use the name for something else
+
+    def _familiar_spread(self, states: Any) -> FamiliarSpread:
+        spread = FamiliarSpread.of(spread_of(self._rewards(states)))
+        if spread is None:
+            raise InvalidInputError(
+                f"familiar_states: fewer than {FEWEST} states cannot set a unit; give {FEWEST} at least, better 20 or more."
+            )
+        return spread
 
     def decide(self, states: Any) -> Decision:
         """What to do in each state.
 
         Args:
-            states: One row a state, as the belief takes them; with an array as belief, or an MDP, their numbers [B].
+            states: One row per state, as the belief takes them; with an array as belief, or an MDP, their numbers [B].
         """
-        if self._table is not None:
-            numbers = state_numbers(states, self._table[1].shape[1])
-            cautious, ordinary = (policies[0, numbers] for policies in self._table)
-            opinions = self.belief.rewards(numbers)
-            return decision_of(cautious, ordinary, lambda: opinions, in_units_of(self.familiar, spread_of(opinions)))
-        rewards = self._rewards(states)  # a belief of the user's own may use all threads
-        policies, ordinary, gap = self.solve_states(rewards, [self.level])
+        if self._mdp_policies is not None:
+            numbers = state_numbers(states, self._mdp_policies[1].shape[1])
+            cautious, ordinary = (policies[0, numbers] for policies in self._mdp_policies)
+            rewards, gap = self.belief.rewards(numbers), None
+        else:
+            rewards = self._rewards(states)  # on all threads, if a user's own belief uses them
+            policies, ordinary, gaps = self.solve_states(rewards, [self.level])
+            cautious, gap = policies[0], gaps[0]
         disagreement = in_units_of(self.familiar, spread_of(rewards))
-        return decision_of(policies[0], ordinary, lambda: rewards, disagreement, gap[0])
+        return make_decision(cautious, ordinary, lambda: rewards, disagreement, gap)
 
-    def _familiar_spread(self, states: Any) -> FamiliarSpread:
-        found = FamiliarSpread.of(spread_of(self._rewards(states)))
-        if found is None:
-            raise InvalidInputError(
-                f"familiar_states: fewer than {FEWEST} say too little; give as many, better 20 or more."
-            )
-        return found
+    def _rewards(self, states: Any) -> Tensor:
+        """What each model says each action pays, [M, B, A], checked."""
+        rewards = as_float_tensor(self.belief.rewards(states), "belief")
+        check_shape(rewards, "M S A", "belief")
+        check_size(rewards, "belief")
+        return rewards
+
+    @single_threaded
+    def solve_states(
+        self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What levels do where the models say `rewards` [M, B, A]: policies [L, B, A], the ordinary one [B, A], gaps [L, B].
+
+        A game is played only where some model prefers another action than the ordinary one: elsewhere the ordinary policy
+        has the highest k-of-N value at every level. Level n-of-n, the mean of all models drawn, is the ordinary policy.
+        """
+        for level in levels:
+            level.check_num_models(len(rewards))
+        # Begin with the ordinary policy everywhere, then replace it where a game is played.
+        ordinary = ordinary_policy(rewards)
+        policies, gaps = ordinary.repeat(len(levels), 1, 1), torch.zeros(len(levels), len(ordinary)).double()
+        states = has_disagreement(rewards, ordinary).nonzero().flatten()
+        cautious = [number for number, level in enumerate(levels) if level.k < level.n]
+        if cautious and len(states):
+            games = self._play(rewards[:, states.to(rewards.device)], [levels[number] for number in cautious], progress)
+            for number, policy, gap in zip(cautious, *games, strict=True):
+                policies[number, states], gaps[number, states] = policy, gap
+        elif progress is not None:
+            progress(1, 1)
+        return policies, ordinary, gaps
+
+    def _play(self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
+        """The best policies of the games of some states [M, b, A]: [L, b, A], and their gaps [L, b]."""
+        # The compiled games have exact weights and run on the CPU; queues and GPUs take the general solver.
+        if self._sampling is Sampling.EXACT and rewards.device.type == "cpu":
+            from cautious.solvers.per_state import play_states  # loads the compiler: only where a game is played
+
+            most = self._num_iterations or STATE_GAME_ITERATIONS
+            games = play_states(rewards, levels, num_iterations=most, tolerance=self._tolerance, progress=progress)
+            return games.policy, games.upper - games.lower
+        solution = solve_bandit(
+            rewards,
+            list(levels),
+            regime="single-state",
+            num_iterations=self._num_iterations or USER.num_iterations,
+            sampling=self._sampling,
+            seed=self._seed,
+            track_exact=True,
+            progress=progress,
+        )
+        best = solution.best_policy
+        return best.cpu(), solution.certificate(best).gap.cpu()
+
+    def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
+        """Policies of levels in all states of an MDP, and the ordinary one beside each, twice [L, S, A]."""
+        if not isinstance(self.belief, TableBelief):
+            raise InvalidInputError("belief: with an MDP it must be an array [M, S, A] over the MDP's states.")
+        solution = solve_mdp(
+            mdp,
+            self.belief.table,
+            list(levels),
+            num_iterations=self._num_iterations or USER.num_iterations,
+            sampling=self._sampling,
+            seed=self._seed,
+            progress=progress,
+        )
+        return with_baseline(solution.best_policy, levels, self.belief.table, mdp)
 
     def predict(
         self,
@@ -166,18 +239,24 @@ class CautiousPolicy:
 
         Args:
             observation: One state, or a batch with one row each.
-            state: Not used: the policy has no memory. It is handed back.
+            state: Not used: the policy has no memory. It is returned as it is.
             episode_start: Not used.
             deterministic: The most likely action; otherwise one is drawn from the policy.
 
         Returns:
             The action (or an array of them), and `state`.
         """
-        likely = parse_flag(deterministic, "deterministic")
+        most_likely = parse_flag(deterministic, "deterministic")
         single, states = as_batch(observation, getattr(self.belief, "state_shape", None))
         decision = self.decide(states)
-        actions = decision.action.numpy() if likely else self.drawn(decision.probabilities.numpy())
+        actions = decision.action.numpy() if most_likely else self.sample_actions(decision.probabilities.numpy())
         return (actions[0] if single else actions), state
+
+    def sample_actions(self, probabilities: np.ndarray) -> np.ndarray:
+        """One action per row, drawn from the policy [B, A]: [B]."""
+        # Rows sum to one only up to rounding: scale the draw by the sum, and never go past the last action.
+        uniform = self._draws.random((len(probabilities), 1)) * probabilities.sum(axis=1, keepdims=True)
+        return np.minimum((probabilities.cumsum(axis=1) <= uniform).sum(axis=1), probabilities.shape[1] - 1)
 
     @single_threaded
     def caution_at(self, levels: Sequence[KofN], states: Any, progress: Progress | None = None) -> Tensor:
@@ -200,107 +279,38 @@ class CautiousPolicy:
 
     def save(self, folder: Path | str) -> None:
         """Write the policy with its belief (safetensors, JSON)."""
-        save_policy(as_folder(folder), self.described(), self.belief, self.mdp)
+        save_policy(as_folder(folder), self.describe(), self.belief, self.mdp)
 
     @classmethod
     def load(cls, folder: Path | str, network: Any = None) -> CautiousPolicy:
         """Read what `save` wrote; runs no code from it. `network` as in `RewardEnsemble.load`."""
         path = as_path(folder, "folder")
-        found, belief, mdp = load_policy(path, network)
-        if "fallback" in found:
+        description, belief, mdp = load_policy(path, network)
+        if "fallback" in description:
             raise BadFileError(f"{path}: a rule with a fallback action; read it with cautious.FallbackRule.load.")
         try:
-            return cls.restored(found, belief, mdp)
+            return cls.from_description(description, belief, mdp)
         except InvalidInputError as error:
             raise BadFileError(f"{path}: {error}") from None
 
-    def described(self) -> dict[str, Any]:
-        """How it decides, as a file has it."""
-        own = {} if self._own_familiar is None else {"familiar": self._own_familiar.describe()}
+    def describe(self) -> dict[str, Any]:
+        """The settings that a file holds."""
+        familiar = {} if self._own_familiar is None else {"familiar": self._own_familiar.describe()}
         return {
             "level": str(self.level),
             "num_iterations": self._num_iterations,
             "sampling": str(self._sampling),
             "seed": self._seed,
             "tolerance": self._tolerance,
-            **own,
+            **familiar,
         }
 
     @classmethod
-    def restored(cls, described: Mapping[str, Any], belief: Any, mdp: TabularMDP | None) -> CautiousPolicy:
-        """The policy that `described` tells of, with its belief and world; `InvalidInputError` where it tells of none."""
-        options = {name: described.get(name) for name in ("num_iterations", "sampling", "seed")}
-        options["tolerance"] = described.get("tolerance", TOLERANCE)
-        policy = cls(belief, described.get("level"), mdp=mdp, **options)  # type: ignore[arg-type]
-        policy._own_familiar = FamiliarSpread.read(described.get("familiar"))
+    def from_description(cls, description: Mapping[str, Any], belief: Any, mdp: TabularMDP | None) -> CautiousPolicy:
+        """The policy with the settings that `describe` returned; raises `InvalidInputError` for others."""
+        options = {name: description.get(name) for name in ("num_iterations", "sampling", "seed")}
+        options["tolerance"] = description.get("tolerance", STATE_GAME_TOLERANCE)
+        policy = cls(belief, description.get("level"), mdp=mdp, **options)  # type: ignore[arg-type]
+        # The file has the spreads of the familiar states, not the states themselves.
+        policy._own_familiar = FamiliarSpread.read(description.get("familiar"))
         return policy
-
-    def _rewards(self, states: Any) -> Tensor:
-        rewards = as_float_tensor(self.belief.rewards(states), "belief")
-        check_shape(rewards, "M S A", "belief")
-        check_size(rewards, "belief")
-        return rewards
-
-    @single_threaded
-    def solve_states(
-        self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """What levels do where the models say `rewards` [M, B, A]: policies [L, B, A], the ordinary one [B, A], gaps [L, B].
-
-        What `decide` does with what its belief says, for any levels. A game is played only where models differ; level n-of-n,
-        the mean of all that are drawn, is the ordinary policy.
-        """
-        for level in levels:
-            level.rank_weights(len(rewards))  # says so if n exceeds the models there are
-        ordinary = ordinary_policy(rewards)
-        policies, gaps = ordinary.repeat(len(levels), 1, 1), torch.zeros(len(levels), len(ordinary)).double()
-        states = has_disagreement(rewards, ordinary).nonzero().flatten()
-        played = [number for number, level in enumerate(levels) if level.k < level.n]
-        if played and len(states):
-            found = self._play(rewards[:, states.to(rewards.device)], [levels[number] for number in played], progress)
-            for number, policy, gap in zip(played, *found, strict=True):
-                policies[number, states], gaps[number, states] = policy, gap
-        elif progress is not None:
-            progress(1, 1)
-        return policies, ordinary, gaps
-
-    def _play(self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
-        """The best policies that the games of some states [M, b, A] come to, [L, b, A], and their gaps [L, b]."""
-        if self._sampling is Sampling.EXACT and rewards.device.type == "cpu":
-            from cautious.solvers.per_state import play_states  # loads the compiler: only where a game is played
-
-            most = MOST_ITERATIONS if self._num_iterations is None else self._num_iterations
-            games = play_states(rewards, levels, num_iterations=most, tolerance=self._tolerance, progress=progress)
-            return games.policy, games.upper - games.lower
-        solution = solve_bandit(
-            rewards,
-            list(levels),
-            regime="single-state",
-            num_iterations=self._num_iterations or NUM_ITERATIONS,
-            sampling=self._sampling,
-            seed=self._seed,
-            track_exact=True,
-            progress=progress,
-        )
-        best = solution.best_policy
-        return best.cpu(), solution.certificate(best).gap.cpu()
-
-    def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
-        """Policies of levels in all states of an MDP, and the ordinary one beside each, twice [L, S, A]."""
-        if not isinstance(self.belief, TableBelief):
-            raise InvalidInputError("belief: with an MDP it must be an array [M, S, A] over the MDP's states.")
-        solution = solve_mdp(
-            mdp,
-            self.belief.table,
-            list(levels),
-            num_iterations=self._num_iterations or NUM_ITERATIONS,
-            sampling=self._sampling,
-            seed=self._seed,
-            progress=progress,
-        )
-        return with_baseline(solution.best_policy, levels, self.belief.table, mdp)
-
-    def drawn(self, probabilities: np.ndarray) -> np.ndarray:
-        """One action a row, drawn from the policy [B, A]: [B]."""
-        uniform = self._draws.random((len(probabilities), 1)) * probabilities.sum(axis=1, keepdims=True)
-        return np.minimum((probabilities.cumsum(axis=1) <= uniform).sum(axis=1), probabilities.shape[1] - 1)

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
-from cautious.types import look_up
+from cautious.validation import look_up
 
 SETTINGS_TABLE = "parameters_last_action_std"
 """The ninth table, of training settings; its cells are no percentages."""

@@ -1,28 +1,131 @@
-"""k-of-N counterfactual regret minimisation.
+"""k-of-N counterfactual regret minimisation, from beginning to end.
 
-One iteration, in the paper's order:
+One iteration, with the lines of the paper's Algorithm 1 (`step`):
 
-1. the opponent draws N reward models, ranks them by the current policy's value and answers with the mean of the k worst;
-2. the regret of each action in each state under that answer joins the cumulative regret;
-3. the next policy is proportional to positive cumulative regret.
+    x(s,a) = d(s) π(a|s)                            occupancy of the current policy                    line 7
+    r̄ = mixture of the worst models for x           the adversary's answer (`solvers.adversary`)       lines 6 to 8
+    q(s,a) = (1-γ) r̄(s,a) + γ Σ_s' P(s'|s,a) v(s')   action values under r̄; r̄ itself in a bandit         section 5
+    P^t(s,a) = q(s,a) - Σ_b π(b|s) q(s,b)           regret of this iteration                           line 9
+    P^T = P^{T-1} + P^t                             cumulative regret (or another `Update`)            line 10
+    π(a|s) ∝ max(0, P^T(s,a))                       next policy: regret matching                       line 11
+
+`init` is line 4: no regret, the uniform policy. `minimise_regret` is the loop of line 5; it also records the averages, the
+best policy and the trace (`History`). Every array has a leading dimension B: all levels and runs are solved together.
+
+What is solved is a `Problem`: a game (how a policy is evaluated), M reward functions, and levels.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from cautious.ops.regret import UPDATES, instantaneous_regret
-from cautious.ops.simplex import regret_matching, uniform_policy
+from cautious.ops.bellman import PolicyEvaluation, Transitions
+from cautious.ops.regret import UPDATES, instantaneous_regret, regret_matching, uniform_policy
 from cautious.progress import Progress
-from cautious.solvers.adversary import Adversary, Response
-from cautious.types import Update
+from cautious.solvers.adversary import Adversary, JointAdversary, PerStateAdversary, SolveBatch
+from cautious.solvers.optimal import optimal_return_bound
+from cautious.solvers.rewards import Rewards
+from cautious.types import Sampling, Update
+from cautious.worlds.mdp import TabularMDP
 
 
-@dataclass
-class CFRState:
+class Evaluation(NamedTuple):
+    """A batch of policies, evaluated in a game."""
+
+    occupancy: Tensor
+    """x(s,a) = d(s) π(a|s), [B, S, A]: the return under any reward function r is Σ_s,a x(s,a) r(s,a)."""
+    action_values: Callable[[Tensor], Tensor]
+    """Normalised q(s,a) under a reward function: [B, S, A] -> [B, S, A]."""
+
+
+@dataclass(frozen=True, eq=False)
+class BanditGame:
+    """States drawn from a fixed distribution, which actions do not change (γ = 0)."""
+
+    per_state: ClassVar[bool] = False
+    state_dist: Tensor
+    """[S]."""
+
+    def evaluate(self, policy: Tensor) -> Evaluation:
+        """Occupancy is the state distribution times the policy; an action's value is its reward."""
+        return Evaluation(self.state_dist.unsqueeze(-1) * policy, action_values=lambda reward: reward)
+
+    def best_return(self, reward: Tensor) -> Tensor:
+        """The ordinary optimum: the best action in each state, averaged over states; [B, S, A] -> [B]."""
+        return (self.state_dist * reward.amax(dim=-1)).sum(dim=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class PerStateGame:
+    """The single-state regime: each state is a bandit of its own, visited for sure."""
+
+    per_state: ClassVar[bool] = True
+
+    def evaluate(self, policy: Tensor) -> Evaluation:
+        """With d(s) = 1 the occupancy is the policy; an action's value is its reward."""
+        return Evaluation(policy, action_values=lambda reward: reward)
+
+    def best_return(self, reward: Tensor) -> Tensor:
+        """The ordinary optimum of each state: [B, S, A] -> [B, S]."""
+        return reward.amax(dim=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class MDPGame:
+    """A continuing MDP; each policy is evaluated by one factorisation of I - γ P_π."""
+
+    per_state: ClassVar[bool] = False
+    mdp: TabularMDP
+    device: torch.device
+
+    def evaluate(self, policy: Tensor) -> Evaluation:
+        """One factorisation gives the occupancy now and action values on demand."""
+        evaluation = PolicyEvaluation(self._dynamics, policy, self.mdp.discount)
+        state_dist = evaluation.occupancy(self.mdp.initial_state_dist.to(self.device))  # d(s), [B, S]
+        return Evaluation(state_dist.unsqueeze(-1) * policy, evaluation.action_values)
+
+    def best_return(self, reward: Tensor) -> Tensor:
+        """The ordinary optimum by policy iteration, or a little more, never less: [B, S, A] -> [B]."""
+        return optimal_return_bound(self.mdp, reward)
+
+    @cached_property
+    def _dynamics(self) -> Transitions:
+        return self.mdp.dynamics.to(self.device)
+
+
+Game = BanditGame | PerStateGame | MDPGame
+
+
+class Problem(NamedTuple):
+    """A k-of-N problem: a game, M reward functions for it, and the levels and runs that are solved together."""
+
+    game: Game
+    rewards: Rewards
+    batch: SolveBatch
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(B, S, A)."""
+        return self.batch.size, self.rewards.num_states, self.rewards.num_actions
+
+    @property
+    def adversary(self) -> type[JointAdversary] | type[PerStateAdversary]:
+        """Who answers policies: models are ranked in each state, or over all of them together."""
+        return PerStateAdversary if self.game.per_state else JointAdversary
+
+    def exact_value(self, policy: Tensor) -> Tensor:
+        """Exact k-of-N value over all M models: [B, S, A] -> [B], or [B, S] in the single-state regime."""
+        return self.adversary(self.rewards, self.batch).exact_value(self.game.evaluate(policy).occupancy)
+
+
+class CFRState(NamedTuple):
     """What the next iteration needs."""
 
     policy: Tensor
@@ -31,104 +134,162 @@ class CFRState:
     """P^T, [B, S, A]."""
 
 
+class CFRInfo(NamedTuple):
+    """What one iteration computed, for the history."""
+
+    occupancy: Tensor
+    """x(s,a) of the policy that was evaluated, [B, S, A]."""
+    sampled_value: Tensor
+    """Its value under the adversary's answer: [B], or [B, S] in the single-state regime."""
+    regret: Tensor
+    """P^t, [B, S, A]."""
+
+
+def init(problem: Problem) -> CFRState:
+    """The uniform policy and no regret (Alg. 1, line 4; the paper leaves the first policy open, deviation D2)."""
+    policy = uniform_policy(*problem.shape, device=problem.rewards.device)
+    return CFRState(policy, torch.zeros_like(policy))
+
+
+def step(game: Game, adversary: Adversary, state: CFRState, t: int, update: Update) -> tuple[CFRState, CFRInfo]:
+    """Iteration `t`: evaluate the policy, let the adversary answer, match the regret."""
+    occupancy, action_values_under = game.evaluate(state.policy)  # x = d π
+    response = adversary.respond(occupancy, t)  # lines 6 to 8: r̄, and the policy's value under it
+    action_values = action_values_under(response.reward)  # q
+    regret = instantaneous_regret(action_values, state.policy)  # line 9: P^t
+    cumulative_regret = UPDATES[update](state.cumulative_regret, regret)  # line 10: P^T
+    policy = regret_matching(cumulative_regret)  # line 11
+    return CFRState(policy, cumulative_regret), CFRInfo(occupancy, response.value, regret)
+
+
 @dataclass
 class History:
-    """What a person wants to see of the iterations; filled in place."""
+    """What is recorded of the iterates π^1 .. π^T; filled in place."""
 
+    occupancy_sum: Tensor
+    """Σ_t x_t(s,a), [B, S, A]."""
     policy_sum: Tensor
-    """Σ_t d_t(s) π_t(a|s), [B, S, A]; `plain_sum` itself where every state is a problem of its own."""
-    plain_sum: Tensor
-    """Σ_t π_t(a|s), also for states that no iterate ever reaches."""
+    """Σ_t π_t(a|s), [B, S, A], for states that no iterate ever reaches."""
     signed_regret: Tensor
     """Σ_t P^t, unclipped whatever the update, [B, S, A]."""
     best_policy: Tensor
+    """The iterate of highest exact value, [B, S, A]; the first where none is tracked."""
     best_value: Tensor
+    """Its exact value: [B], or [B, S] in the single-state regime; -∞ where none is tracked."""
     sampled_value: Tensor
-    """[T, B], as the two below. Rows of one array: thousands of small ones between the large would keep freed memory apart."""
+    """[T, B], as the next two. Rows of one array: thousands of small ones between the large would fragment the memory."""
     exact_value: Tensor
     """NaN where it is not tracked."""
-    regret: Tensor
-    num_settled: int = 0
+    largest_regret: Tensor
+    waiting: deque[Tensor] = field(default_factory=deque)
+    """Iterates whose exact values are not known yet."""
+    num_exact: int = 0
     """Rows of `exact_value` that are filled."""
 
+    @classmethod
+    def empty(cls, state: CFRState, num_iterations: int) -> History:
+        """Room for T iterations that begin in `state`."""
+        zeros = torch.zeros_like(state.policy)
+        no_values = state.policy.new_full((num_iterations, len(state.policy)), torch.nan)
+        return cls(
+            occupancy_sum=zeros,
+            policy_sum=zeros.clone(),
+            signed_regret=zeros.clone(),
+            best_policy=state.policy,
+            best_value=state.policy.new_tensor(-torch.inf),
+            sampled_value=no_values,
+            exact_value=no_values.clone(),
+            largest_regret=no_values.clone(),
+        )
+
+    def record(self, t: int, policy: Tensor, info: CFRInfo) -> None:
+        """Add iterate `t`."""
+        self.occupancy_sum += info.occupancy
+        self.policy_sum += policy
+        self.sampled_value[t] = mean_over_states(info.sampled_value)
+        self.signed_regret += info.regret
+        self.largest_regret[t] = self.signed_regret.amax(dim=(1, 2))
+
+    def record_exact(self, value: Tensor) -> None:
+        """Add the exact value of the iterate that has waited longest."""
+        self.exact_value[self.num_exact] = mean_over_states(value)
+        self.num_exact += 1
+        policy = self.waiting.popleft()
+        self.best_policy, self.best_value = better_policy(policy, value, self.best_policy, self.best_value)
+
     def average_policy(self) -> Tensor:
-        """The occupancy-weighted average of the iterates: its return is the average of their returns."""
-        weight = self.policy_sum.sum(dim=-1, keepdim=True)
-        reached = weight > 1e-13 * len(self.regret)  # below that an occupancy is rounding, not a visit
-        return torch.where(reached, self.policy_sum, self.plain_sum) / torch.where(reached, weight, len(self.regret))
-
-    def update_best(self, policy: Tensor, value: Tensor) -> None:
-        """Take over policies [B, S, A] where no value so far ([B], or [B, S] a state) is higher than theirs.
-
-        Of equally good ones the later: in states that the value does not depend on, it has come further.
-        """
-        better = value >= self.best_value
-        chosen = better.reshape(better.shape + (1,) * (policy.dim() - better.dim()))
-        self.best_policy = torch.where(chosen, policy, self.best_policy)
-        self.best_value = torch.where(better, value, self.best_value)
+        """The average of the iterates weighted by occupancy: its return is the average of their returns."""
+        num_iterations = len(self.largest_regret)
+        weight = self.occupancy_sum.sum(dim=-1, keepdim=True)
+        reached = weight > 1e-13 * num_iterations  # below that an occupancy is rounding, not a visit
+        total = torch.where(reached, self.occupancy_sum, self.policy_sum)
+        return total / torch.where(reached, weight, num_iterations)
 
 
-def step(state: CFRState, response: Response, update: Update) -> tuple[CFRState, Tensor]:
-    """One regret-matching step against the opponent's answer; also returns this iteration's regret [B, S, A]."""
-    regret = instantaneous_regret(response.action_values, state.policy)  # P^t
-    cumulative_regret = UPDATES[update](state.cumulative_regret, regret)  # P^T
-    return CFRState(regret_matching(cumulative_regret), cumulative_regret), regret
+def better_policy(policy: Tensor, value: Tensor, best: Tensor, best_value: Tensor) -> tuple[Tensor, Tensor]:
+    """`policy` [B, S, A] where its value ([B], or [B, S] per state) is at least the best so far, with that value.
+
+    Of equally good policies the later: in states that the value does not depend on, it has come further.
+    """
+    better = value >= best_value
+    chosen = better.reshape(better.shape + (1,) * (policy.dim() - better.dim()))
+    return torch.where(chosen, policy, best), torch.where(better, value, best_value)
+
+
+def mean_over_states(value: Tensor) -> Tensor:
+    """[B] as it is; [B, S] as its mean over states."""
+    return value if value.dim() == 1 else value.mean(dim=-1)
+
+
+class CFRResult(NamedTuple):
+    """What T iterations give."""
+
+    policy: Tensor
+    """The last iterate, π^{T+1}, [B, S, A]."""
+    history: History
+    mixtures: Tensor | None
+    """The adversary's average mixtures [W, B, S, A]; None where exact weights were not tracked."""
 
 
 def minimise_regret(
-    adversary: Adversary,
-    shape: tuple[int, int, int],
-    device: torch.device,
+    problem: Problem,
     *,
     num_iterations: int,
+    sampling: Sampling,
     update: Update,
+    seed: int = 0,
+    track_exact: bool = True,
     progress: Progress | None = None,
-) -> tuple[CFRState, History]:
-    """T iterations from the uniform policy for a whole batch of levels and runs at once.
+) -> CFRResult:
+    """T iterations of k-of-N CFR for a batch of levels and runs.
 
     Args:
-        adversary: Answers policies.
-        shape: (B, S, A).
-        device: Where to compute.
+        problem: What is solved.
         num_iterations: T.
+        sampling: The paper's queue, or exact rank weights.
         update: How regret accumulates.
-        progress: Told after each iteration.
-
-    Returns:
-        The last state, and the history of the iterates π^1 .. π^T.
+        seed: Starts the queues.
+        track_exact: Whether to rank all M models in every iteration, for exact values and the adversary's mixtures.
+        progress: Called after each iteration with (done, total).
     """
-    zeros = torch.zeros(shape, dtype=torch.float64, device=device)
-    state = CFRState(uniform_policy(*shape, device=device), zeros)
-    history: History | None = None
+    adversary = problem.adversary(
+        problem.rewards,
+        problem.batch,
+        sampling=sampling,
+        seed=seed,
+        num_iterations=num_iterations,
+        track_exact=track_exact,
+    )
+    state = init(problem)
+    history = History.empty(state, num_iterations)
     for t in range(num_iterations):
-        response = adversary.respond(state.policy, t)
-        if history is None:
-            lowest, plain = torch.full_like(response.sampled_value, -torch.inf), zeros.clone()
-            weighted = plain if response.occupancy is None else zeros.clone()
-            sampled, exact, regrets = (zeros.new_full((num_iterations, shape[0]), torch.nan) for _ in range(3))
-            history = History(weighted, plain, zeros.clone(), state.policy, lowest, sampled, exact, regrets)
-        _note(history, state.policy, response, t)
-        state, regret = step(state, response, update)
-        for policy, value in adversary.flush_exact_values(last=t + 1 == num_iterations):
-            history.exact_value[history.num_settled] = _over_states(value)
-            history.num_settled += 1
-            history.update_best(policy, value)
-        history.signed_regret += regret
-        history.regret[t] = history.signed_regret.amax(dim=(1, 2))
+        if adversary.tracks_exact:  # exact values may come some iterations later, when many are ranked at once
+            history.waiting.append(state.policy)
+        next_state, info = step(problem.game, adversary, state, t, update)
+        history.record(t, state.policy, info)  # π^t, the policy that was evaluated, not the one that the step ends with
+        for value in adversary.pop_exact_values(last=t + 1 == num_iterations):
+            history.record_exact(value)
+        state = next_state
         if progress is not None:
             progress(t + 1, num_iterations)
-    assert history is not None
-    return state, history
-
-
-def _note(history: History, policy: Tensor, response: Response, t: int) -> None:
-    """Add iterate `t` and its answer to the history."""
-    history.plain_sum += policy
-    if response.occupancy is not None:
-        history.policy_sum += response.occupancy.unsqueeze(-1) * policy
-    history.sampled_value[t] = _over_states(response.sampled_value)
-
-
-def _over_states(value: Tensor) -> Tensor:
-    """[B] as it is; [B, S] as its mean over states."""
-    return value if value.dim() == 1 else value.mean(dim=-1)
+    return CFRResult(state.policy, history, adversary.average_mixtures())

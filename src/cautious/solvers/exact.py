@@ -19,17 +19,18 @@ import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError, SolverError
-from cautious.ops.risk import KofN, ranked_weights
+from cautious.ops.risk import KofN
 from cautious.parallel import single_threaded
-from cautious.solvers.games import BanditGame, Game, MDPGame
+from cautious.solvers.adversary import SolveBatch
+from cautious.solvers.cfr import BanditGame, Game, MDPGame, Problem
 from cautious.solvers.optimal import optimal_policy
 from cautious.solvers.rewards import as_rewards
 from cautious.solvers.solution import Solution, Trace
-from cautious.types import as_distribution, as_float_tensor, check_shape
+from cautious.validation import as_distribution, as_float_tensor, check_shape
 from cautious.worlds.mdp import TabularMDP, check_fits
 
 LARGEST_PROGRAM = 1_000_000
-"""Most non-zero entries of the constraint matrix that is attempted: minutes, not hours."""
+"""Most non-zero entries of a constraint matrix that is attempted: minutes, not hours."""
 
 
 @single_threaded
@@ -50,16 +51,12 @@ def solve_exact(mdp_or_state_dist: Any, rewards: Any, level: KofN | str) -> Solu
     rank_weights = level.rank_weights(table.num_models)
     if isinstance(mdp_or_state_dist, TabularMDP):
         check_fits(mdp_or_state_dist, table.num_models, table.num_states, table.num_actions)
+    # x is the occupancy of some policy iff F x = b, and the returns R x are linear in it.
     game, flow, inflow = _flow_constraints(mdp_or_state_dist, table.num_states, table.num_actions)
     unit = _to_unit_range(reward)  # the program's tolerances are absolute
     occupancy, weights = _solve_program(unit.flatten(1).numpy(), rank_weights.numpy(), flow, inflow)
     mixture = torch.einsum("m,msa->sa", weights, reward)
     policy = _policy_of(occupancy.reshape(table.num_states, table.num_actions), mixture, mdp_or_state_dist)
-
-    def exact_value(policies: Tensor) -> Tensor:
-        returns = table.returns(game.evaluate(policies).occupancy.unsqueeze(-1) * policies)
-        return (ranked_weights(returns, rank_weights) * returns).sum(dim=-1)
-
     nothing = torch.empty(0, dtype=torch.float64)
     return Solution(
         policy=policy,
@@ -67,9 +64,8 @@ def solve_exact(mdp_or_state_dist: Any, rewards: Any, level: KofN | str) -> Solu
         trace=Trace(nothing, nothing, nothing),
         level=level,
         record={"method": "linear program", "levels": [str(level)], "num_models": table.num_models},
-        _best_policy=lambda: policy,
-        _exact_value=exact_value,
-        _upper_bound=lambda _: game.best_return(mixture.unsqueeze(0)),
+        problem=Problem(game, table, SolveBatch((level,), 1)),
+        mixtures=mixture[None, None],  # [1, 1, S, A]
     )
 
 
@@ -140,6 +136,7 @@ def _solve_program(
     )
     if result.status != 0:
         raise SolverError(f"solve_exact: the linear program was not solved (HiGHS: {result.message}).")
+    # The dual variables are the adversary's answer; the tolerances leave entries of -1e-12 and sums of 1 + 1e-12.
     matched = -result.ineqlin.marginals.reshape(num_groups, num_models)  # how much of each rank group each model holds
     weights = torch.from_numpy(weight @ np.clip(matched, 0, None))
     return torch.from_numpy(np.clip(result.x[:num_pairs], 0, None)), weights / weights.sum()

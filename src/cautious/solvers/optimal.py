@@ -12,7 +12,8 @@ from torch import Tensor
 
 from cautious.errors import SolverError
 from cautious.parallel import single_threaded
-from cautious.types import ArrayLike, as_float_tensor, check_shape, check_size
+from cautious.types import ArrayLike
+from cautious.validation import as_float_tensor, check_shape, check_size
 from cautious.worlds.mdp import TabularMDP, parse_mdp
 
 TIE_TOLERANCE = 1e-10
@@ -29,7 +30,7 @@ class OptimalPolicy(NamedTuple):
     """An optimal deterministic policy, with its values normalised by (1 - discount)."""
 
     policy: Tensor
-    """[..., S, A], one action a state; ties go to the lowest index."""
+    """[..., S, A], one action per state; ties go to the lowest index."""
     action_values: Tensor
     """q*(s,a), [..., S, A]."""
     expected_return: Tensor
@@ -69,41 +70,41 @@ def optimal_actions(mdp: TabularMDP, reward: Tensor, action_values: Tensor) -> T
     return _best(action_values[None], _tolerance(mdp, reward[None]))[0]
 
 
-def undisputed(mdp: TabularMDP, policy: Tensor, rewards: Iterable[Tensor]) -> Tensor:
+def optimal_under_all(mdp: TabularMDP, policy: Tensor, rewards: Iterable[Tensor]) -> Tensor:
     """States from which `policy` [S, A] is the best there is under each of some reward functions [S, A]: truth values [S].
 
-    A state is disputed if some reward function has a better action there, with `policy` afterwards. Where no action leads to a
-    disputed state, now or later, the policy's values solve the optimality equations of every reward function: they are its
-    optimum. One factorisation for all of them; it ends when no state is left.
+    Some reward function objects to a state if it has a better action there, with `policy` afterwards. Where no action leads
+    to such a state, now or later, the policy's values solve the optimality equations of every reward function, so they are
+    its optimum. One factorisation serves all reward functions; the loop ends when no state is left.
     """
     evaluation, taken = mdp.evaluate(policy), policy > 0
     links = _links(mdp)
-    settled = torch.ones(mdp.num_states, dtype=torch.bool)
+    optimal = torch.ones(mdp.num_states, dtype=torch.bool)
     for reward in rewards:
         worse = ~_best(evaluation.action_values(reward[None]), _tolerance(mdp, reward[None]))[0]
-        has_disagreement = (worse & taken).any(dim=-1)
-        if bool((has_disagreement & settled).any()):
-            settled &= ~_leads_to(links, has_disagreement)
-            if not bool(settled.any()):
+        objections = (worse & taken).any(dim=-1)
+        if bool((objections & optimal).any()):
+            optimal &= ~_leads_to(links, objections)
+            if not bool(optimal.any()):
                 break
-    return settled
+    return optimal
 
 
 def _links(mdp: TabularMDP) -> scipy.sparse.csr_array:
     """Which states (columns) some action may lead to from each (rows), [S, S]."""
     entries = mdp.dynamics.sparse().tocoo()
-    there = entries.data > 0
-    places = entries.row[there] // mdp.num_actions, entries.col[there]
-    return scipy.sparse.csr_array((np.ones(int(there.sum())), places), shape=(mdp.num_states, mdp.num_states))
+    possible = entries.data > 0
+    places = entries.row[possible] // mdp.num_actions, entries.col[possible]
+    return scipy.sparse.csr_array((np.ones(int(possible.sum())), places), shape=(mdp.num_states, mdp.num_states))
 
 
 def _leads_to(links: scipy.sparse.csr_array, targets: Tensor) -> Tensor:
     """States from which some of the targets can be reached, and these: [S] -> [S]."""
-    found = frontier = targets.numpy()
+    reaching = frontier = targets.numpy()
     while frontier.any():
-        frontier = (links @ frontier.astype(float) > 0) & ~found
-        found = found | frontier
-    return torch.from_numpy(found)
+        frontier = (links @ frontier.astype(float) > 0) & ~reaching
+        reaching = reaching | frontier
+    return torch.from_numpy(reaching)
 
 
 def _tolerance(mdp: TabularMDP, reward: Tensor) -> Tensor:
@@ -125,11 +126,11 @@ def optimal_return_bound(mdp: TabularMDP, reward: Tensor) -> Tensor:
     Policy iteration stops when nothing improves by more than rounding; what it may still have missed is at most the
     Bellman residual of its values over 1 - γ, which is added.
     """
-    found = optimal_policy(mdp, reward)
-    values = found.action_values.amax(dim=-1)
+    optimum = optimal_policy(mdp, reward)
+    values = optimum.action_values.amax(dim=-1)
     future = mdp.dynamics.to(reward.device).expected_next(values)
     residual = ((1 - mdp.discount) * reward + mdp.discount * future).amax(dim=-1) - values
-    return found.expected_return + residual.amax(dim=-1).clamp(min=0) / (1 - mdp.discount)
+    return optimum.expected_return + residual.amax(dim=-1).clamp(min=0) / (1 - mdp.discount)
 
 
 def _optimal_action_values(mdp: TabularMDP, reward: Tensor, tolerance: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""k-of-N games of single states, compiled: every state is a problem of its own, and stops when it is certified.
+"""k-of-N games of single states, compiled; each game ends when its policy is certified.
 
 One iteration, for a state with rewards r [A, M] and a policy π [A]:
 
@@ -11,8 +11,8 @@ The best policy seen, or its average weighted by t, has the value `lower`. No po
 largest entry of the averaged mixture: a point of the risk envelope (averaged over all iterations, or since the last power of
 two; the lower bound counts). A game ends when `lower` and `upper` are close.
 
-Sums have the order of the loops below, on every CPU: no library is asked, and the compiler may not reorder them. So a
-state's bits depend on that state alone.
+Sums have the order of the loops below on every CPU: no library routine is called, and the compiler may not reorder them. So
+a state's bits depend on that state alone.
 """
 
 from __future__ import annotations
@@ -25,29 +25,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.training.sharding import ProgressTracker
 from cautious.ops.risk import KofN
 from cautious.parallel import parallel_map
-from cautious.progress import Progress
+from cautious.progress import Progress, ProgressTracker
 
 STATES_PER_TASK = 64
-"""States that a thread plays before it asks for more; fewer where models or levels are many, so that one can interrupt it."""
+"""States per task of a thread; fewer where there are many models or levels, so that an interrupt does not wait for long."""
 LARGEST_TASK = 2**18
-"""States x models x levels of a task, at most."""
+"""Most states x models x levels per task."""
 
 CHECK_AVERAGE = 10
-"""The average policy is evaluated in every so many iterations: often enough to stop in time, and a tenth of the work."""
+"""The average policy is evaluated every this many iterations: often enough to stop in time, for a tenth of the work."""
 
 
 class StateGames(NamedTuple):
-    """What the games of S states came to at L levels."""
+    """Policies and bounds of the games of S states at L levels."""
 
     policy: Tensor
     """The best policy of each, [L, S, A]."""
     lower: Tensor
     """Its exact k-of-N value, [L, S]."""
     upper: Tensor
-    """What no policy's value exceeds, [L, S]."""
+    """Bound on every policy's value, [L, S]."""
 
 
 def play_states(
@@ -63,9 +62,9 @@ def play_states(
     Args:
         rewards: What each of M models says each action pays, [M, S, A], on the CPU.
         levels: L levels.
-        num_iterations: Iterations of a game at most.
+        num_iterations: Most iterations per game.
         tolerance: A game ends when its gap is at most this share of the range of the state's rewards.
-        progress: Told (tasks done, tasks in all).
+        progress: Called with (tasks done, tasks in all).
     """
     num_models, num_states, num_actions = rewards.shape
     weights = np.stack([level.rank_weights(num_models).numpy() for level in levels])
@@ -77,22 +76,22 @@ def play_states(
     def play(task: int) -> None:
         states = slice(task * size, (task + 1) * size)
         own = np.ascontiguousarray(rewards[:, states].permute(1, 2, 0).double().numpy())  # [s, A, M]
-        # Arrays of its own: a view of larger ones would be another type to the compiler, and be compiled again.
+        # Fresh arrays: a view of a larger one has another type, for which the functions would be compiled again.
         played, certified = np.empty((len(levels), len(own), num_actions)), np.empty((2, len(levels), len(own)))
         _play(own, weights, num_iterations, float(tolerance), played, certified)
         policy[:, states], bounds[:, :, states] = played, certified
-        board.tell(task, 1)
+        tracker.report(task)
 
     num_tasks = -(-num_states // size)
-    board = ProgressTracker(num_tasks, 1, progress)
-    parallel_map(play, num_tasks, board.stop if num_tasks > 1 else None)
+    tracker = ProgressTracker(num_tasks, progress)
+    parallel_map(play, num_tasks, tracker.stop if num_tasks > 1 else None)
     return StateGames(*(torch.from_numpy(part) for part in (policy, *bounds)))
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """The function in machine code, made when it is first called; other threads run meanwhile.
+    """The function in machine code, compiled when it is first called; it releases the interpreter lock while it runs.
 
-    It is kept on disk, so that only the first process compiles, unless no folder can be written. No fast-math: sums keep
+    The code is cached on disk, so that only the first process compiles, unless no folder is writable. No fast-math: sums keep
     their order.
     """
     options: Any = {"nogil": True, "error_model": "numpy", "boundscheck": False}
@@ -128,7 +127,7 @@ def _game(rewards, rank_weights, num_iterations, limit, best):  # type: ignore[n
         if value >= lower:
             lower = value
             best[:] = policy
-        if t == restart:  # early answers to poor policies do not loosen the bound for ever
+        if t == restart:  # forget early answers to poor policies, which would loosen the bound
             recent_sum[:] = 0.0
             recent = 0.0
             restart *= 2

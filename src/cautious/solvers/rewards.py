@@ -1,4 +1,4 @@
-"""Where the M reward functions come from: an array in memory, one on disk, or a source asked for a few at a time."""
+"""Where the M reward functions come from: an array in memory, one on disk, or a source that returns a few at a time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from torch import Tensor
 from cautious.errors import InvalidInputError
 from cautious.ops.linear import BLOCK, BatchMatrix
 from cautious.ops.sums import pairwise_mean, pairwise_sum
-from cautious.types import ArrayLike, as_device, as_float_tensor, check_shape, check_size, parse_count
+from cautious.types import ArrayLike
+from cautious.validation import as_device, as_float_tensor, check_shape, check_size, parse_count
 
 FLOAT64_BYTES = 2**29
 """Float32 rewards are worked on in float64 if all of them would take at most this much; larger ones keep their type."""
 
 BLOCK_BYTES = 2**26
-"""How much of a large or streamed set of rewards is in float64 at a time."""
+"""How much of a large or streamed set of rewards is held in float64 at a time."""
 
 
 class RewardSource(Protocol):
@@ -44,11 +45,11 @@ class DenseRewards:
         small = 8 * rewards.numel() <= FLOAT64_BYTES
         self._dtype = torch.float64 if small else rewards.dtype
         # Small ones are copied, so that a certificate asked for later does not see what became of the caller's array.
-        self._rewards = rewards.clone(memory_format=torch.contiguous_format) if small else rewards.contiguous()
+        self.tensor = rewards.clone(memory_format=torch.contiguous_format) if small else rewards.contiguous()
 
     def rewards_for(self, indices: Tensor, states: slice = slice(None)) -> Tensor:
         """Rewards [N, s, A] of the models at `indices` [N], in the states of a slice."""
-        return self._rewards[:, states].index_select(0, indices.to(self.device)).to(self._dtype)
+        return self.tensor[:, states].index_select(0, indices.to(self.device)).to(self._dtype)
 
     def returns(self, occupancy: Tensor, precise: bool = False, width: int = BLOCK) -> Tensor:
         """Return under each model, Σ_sa x(s,a) r_m(s,a): [B, S, A] -> [B, M].
@@ -56,7 +57,7 @@ class DenseRewards:
         Args:
             occupancy: x(s,a), [B, S, A].
             precise: Accumulate in float64 even where the rewards are held in float32.
-            width: Members a product takes at a time (`ops.linear.BatchMatrix.dot`).
+            width: Members of the batch per product (`ops.linear.BatchMatrix.dot`).
         """
         if precise and self._dtype != torch.float64:
             return _streamed_returns(self, occupancy)
@@ -70,7 +71,7 @@ class DenseRewards:
 
     @cached_property
     def _matrix(self) -> BatchMatrix:
-        return BatchMatrix(self._rewards.flatten(1).to(self._dtype))
+        return BatchMatrix(self.tensor.flatten(1).to(self._dtype))
 
 
 class StreamedRewards:
@@ -85,7 +86,7 @@ class StreamedRewards:
             num_models = len(source)
         if num_models is None:
             raise InvalidInputError(
-                f"rewards: {type(source).__name__} offers rewards_for but no num_models; it must say how many there are."
+                f"rewards: {type(source).__name__} offers rewards_for but no num_models; it must have both."
             )
         self.num_models = parse_count(num_models, "rewards: num_models")
         self.device = device or torch.device("cpu")
@@ -96,7 +97,7 @@ class StreamedRewards:
 
     def rewards_for(self, indices: Tensor, states: slice = slice(None)) -> Tensor:
         """Rewards [N, s, A] of the models at `indices` [N], in the states of a slice; checked as they come, float64."""
-        if isinstance(self._source, _ArrayOnDisk):
+        if isinstance(self._source, _ArrayOnDisk):  # which can read a slice of the states; others return all of them
             block = as_float_tensor(self._source.rewards_for(indices.cpu(), states), "rewards", self.device)
         else:
             block = as_float_tensor(self._source.rewards_for(indices.cpu()), "rewards_for", self.device)
@@ -163,7 +164,7 @@ def model_blocks(
     Args:
         rewards: Where they come from.
         states: Which states.
-        num_states: With how many of them a block is within `BLOCK_BYTES`; if not given, with all, as a source hands them out.
+        num_states: How many of them a block of `BLOCK_BYTES` counts; if not given all, as a source returns them.
     """
     size = max(1, BLOCK_BYTES // (8 * (num_states or rewards.num_states) * rewards.num_actions))
     for first in range(0, rewards.num_models, size):
@@ -172,6 +173,7 @@ def model_blocks(
 
 
 def _streamed_returns(rewards: Rewards, occupancy: Tensor) -> Tensor:
+    # Blocks of models end where `BLOCK_BYTES` says, never where the batch does: the bits are those of any other batch.
     flat = occupancy.flatten(1)
     return torch.cat([BatchMatrix(block.flatten(1)).dot(flat) for _, block in model_blocks(rewards)], dim=1)
 

@@ -1,41 +1,38 @@
-"""What a solver hands back: policies, how they came about, and how far from optimal they are."""
+"""What a solver returns, as data: policies, how they came about, and what a certificate of them needs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cautious.errors import InvalidInputError
-from cautious.ops.risk import KofN
+from cautious.beliefs.training.state import fingerprint_of
+from cautious.errors import BadFileError, InvalidInputError
+from cautious.io.arrays import FORMAT, listed, load_json, load_tensors, pick, save_json, save_tensors
+from cautious.io.content_names import name_in, replacing, with_stamp
+from cautious.ops.risk import KofN, parse_levels
 from cautious.parallel import single_threaded
-from cautious.types import ArrayLike, as_distribution, check_shape
+from cautious.solvers.adversary import SolveBatch
+from cautious.solvers.certificate import Certificate, certify, exact_mixtures
+from cautious.solvers.cfr import BanditGame, Game, MDPGame, PerStateGame, Problem, better_policy
+from cautious.solvers.rewards import DenseRewards, as_rewards
+from cautious.types import ArrayLike, Update
+from cautious.validation import as_distribution, as_folder, as_path, check_shape, parse_count
+from cautious.worlds.mdp import check_fits
+from cautious.worlds.mdp_files import load_mdp, save_mdp, tensors_of
 
+REFINEMENTS = 20
+"""Exact iterations that a certificate makes where the solver tracked no exact mixtures."""
 
-@dataclass(frozen=True, eq=False)
-class Certificate:
-    """Bounds on the k-of-N problem that hold for every policy, whatever the solver did.
+DESCRIPTION, ARRAYS, WORLD = "solution.json", "solution.safetensors", "mdp.safetensors"
+"""Files of a saved solution; the names of the last two also carry a stamp of their content."""
 
-    Shapes: scalar for one level and run, the batch's leading dimensions otherwise, and [..., S] in the single-state
-    regime, where each state is a problem of its own.
-
-    Attributes:
-        lower: Exact k-of-N value of the certified policy over the M models.
-        upper: The ordinary optimum under the averaged adversary's mixture of reward functions. That mixture is a point
-            of the risk envelope, so no policy at all has a k-of-N value above it. (Averaged over all iterations, the
-            last half and the last quarter; the lowest bound is kept.)
-        gap: upper - lower, at least 0: how much any policy could still gain.
-        level: The level, or the levels of the batch.
-    """
-
-    lower: Tensor
-    upper: Tensor
-    gap: Tensor
-    level: KofN | tuple[KofN, ...]
+POLICIES, TRACE = ("policy", "average_policy", "best_policy"), ("sampled_value", "exact_value", "regret")
+"""Tensors in the file, by the names of attributes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +59,12 @@ class Solution:
         average_policy: Weighted by occupancy in an MDP, so that its return is the average return of the iterates.
         best_policy: The highest exact k-of-N value seen: among the iterates where values were tracked, the last iterate
             and the average. In the single-state regime the best is taken in each state.
-        trace: Values and regret an iteration.
+        trace: Values and regret per iteration.
         level: The level, or the levels of the batch.
         record: How it was made: sampling, update, seed, sizes, how often the queue had to be shuffled again.
+        problem: The game, the reward functions and the levels; None after `load` without the rewards that it needs.
+        mixtures: The adversary's average mixtures of reward functions [W, B, S, A], which bound every policy's value;
+            None where the solver tracked no exact values.
     """
 
     policy: Tensor
@@ -72,11 +72,10 @@ class Solution:
     trace: Trace
     level: KofN | tuple[KofN, ...]
     record: dict[str, Any]
-    _best_policy: Callable[[], Tensor] = field(repr=False)
-    _exact_value: Callable[[Tensor], Tensor] = field(repr=False)
-    """Exact k-of-N value of policies [B, S, A]."""
-    _upper_bound: Callable[[int | None], Tensor] = field(repr=False)
-    """Bound on every policy's value; the argument is how many exact iterations may be spent where none were tracked."""
+    problem: Problem | None
+    mixtures: Tensor | None
+    best_iterate: tuple[Tensor, Tensor] | None = None
+    """The iterate of highest exact value [B, S, A], and that value; None where none was tracked."""
 
     def __repr__(self) -> str:
         """Level and shape; the arrays are long."""
@@ -87,18 +86,23 @@ class Solution:
     @single_threaded
     def best_policy(self) -> Tensor:
         """The policy with the highest exact k-of-N value seen (see the class's attributes)."""
-        return self._best_policy()
+        # Computed on demand: where no iterate was tracked, it takes two passes over all reward functions.
+        problem = self._known_problem()
+        average, last = (policy.reshape(problem.shape) for policy in (self.average_policy, self.policy))
+        best, value = self.best_iterate or (average, average.new_tensor(-torch.inf))
+        for policy in (average, last):
+            best, value = better_policy(policy, problem.exact_value(policy), best, value)
+        return best.reshape(self.policy.shape)
 
     @single_threaded
     def exact_value(self, policy: ArrayLike | None = None) -> Tensor:
         """Exact k-of-N value over all M models of `policy` (of ``self.policy`` if none is given)."""
-        batch = self._as_batch(policy)
-        value = self._exact_value(batch)
+        value = self._known_problem().exact_value(self._as_batch(policy))
         return value.reshape(self.policy.shape[:-2] + value.shape[1:])
 
     @single_threaded
     def certificate(self, policy: ArrayLike | None = None, *, refine: int | None = None) -> Certificate:
-        """How far `policy` is from the best possible k-of-N policy.
+        """How far `policy` is from the best possible k-of-N policy (`solvers.certificate.certify`).
 
         Args:
             policy: [S, A], or of the solution's batch shape; ``self.policy`` (the last iterate) if none is given. The
@@ -106,17 +110,132 @@ class Solution:
             refine: Make this many exact iterations first to find a better adversary: a tighter upper bound for more
                 work. Where the run did not track exact values (very large beliefs), a few are made in any case.
         """
-        lower = self.exact_value(policy)
-        upper = self._upper_bound(refine).reshape(lower.shape)
-        return Certificate(lower, upper, (upper - lower).clamp(min=0), self.level)
+        problem, batch = self._known_problem(), self._as_batch(policy)
+        mixtures = [] if self.mixtures is None else [self.mixtures]
+        if refine is not None or not mixtures:
+            num_iterations = REFINEMENTS if refine is None else parse_count(refine, "refine")
+            update = Update(self.record.get("update", Update.REGRET_MATCHING))
+            mixtures.append(exact_mixtures(problem, num_iterations, update))
+        certificate = certify(problem, batch, torch.cat(mixtures))
+        shape = self.policy.shape[:-2] + certificate.lower.shape[1:]
+        lower, upper, gap = (bound.reshape(shape) for bound in (certificate.lower, certificate.upper, certificate.gap))
+        return Certificate(lower, upper, gap, self.level)
 
     def _as_batch(self, policy: ArrayLike | None) -> Tensor:
+        """`policy`, checked, for every level and run: [B, S, A]; ``self.policy`` if none is given."""
         num_states, num_actions = self.policy.shape[-2:]
-        own = self.policy if policy is None else as_distribution(policy, "policy", self.policy.device)
-        check_shape(own, "... S A", "policy", S=num_states, A=num_actions)
-        if own.dim() != 2 and own.shape != self.policy.shape:
+        given = self.policy if policy is None else as_distribution(policy, "policy", self.policy.device)
+        check_shape(given, "... S A", "policy", S=num_states, A=num_actions)
+        if given.dim() != 2 and given.shape != self.policy.shape:
             raise InvalidInputError(
                 f"policy: expected shape {[num_states, num_actions]} or {list(self.policy.shape)} as this solution has, "
-                f"got {list(own.shape)}."
+                f"got {list(given.shape)}."
             )
-        return torch.broadcast_to(own, self.policy.shape).reshape(-1, num_states, num_actions)
+        return torch.broadcast_to(given, self.policy.shape).reshape(-1, num_states, num_actions)
+
+    def _known_problem(self) -> Problem:
+        if self.problem is None:
+            raise InvalidInputError(
+                "rewards: this solution was loaded without its reward functions, which exact values and certificates need. "
+                "They were streamed when it was solved and are not in its files: pass them to Solution.load(folder, rewards)."
+            )
+        return self.problem
+
+    def save(self, folder: Path | str) -> None:
+        """Write the solution (safetensors and JSON, checksummed; a reader sees the old files or the new ones, never half).
+
+        Reward functions that are in memory are written too, so that certificates can be computed after `load`. Reward
+        functions that were streamed are not: pass them to `load` again. `best_policy` is computed first if it was not yet,
+        which for streamed rewards takes two passes over all of them.
+        """
+        path, problem = as_folder(folder), self._known_problem()
+        tensors: dict[str, Tensor] = {name: getattr(self, name) for name in POLICIES}
+        tensors |= {name: getattr(self.trace, name) for name in TRACE}
+        if self.mixtures is not None:
+            tensors["mixtures"] = self.mixtures
+        if isinstance(problem.rewards, DenseRewards):
+            tensors["rewards"] = problem.rewards.tensor
+        if isinstance(problem.game, BanditGame):
+            tensors["state_dist"] = problem.game.state_dist
+        several = isinstance(self.level, tuple)
+        described = {
+            "format": FORMAT,
+            "kind": "solution",
+            "game": "mdp"
+            if isinstance(problem.game, MDPGame)
+            else "single-state"
+            if problem.game.per_state
+            else "bandit",
+            "level": list(map(str, problem.batch.levels)) if several else str(self.level),
+            "num_runs": problem.batch.num_runs,
+            "record": self.record,
+        }
+        # The description is written last: it makes the new files the ones that count, and only then the old ones go.
+        with replacing(path / DESCRIPTION, ARRAYS, WORLD):
+            name = with_stamp(ARRAYS, fingerprint_of(*tensors.values()))
+            files = {name: save_tensors(path / name, tensors)}
+            if isinstance(problem.game, MDPGame):
+                name = with_stamp(WORLD, fingerprint_of(*tensors_of(problem.game.mdp).values()))
+                files[name] = save_mdp(path / name, problem.game.mdp)
+            save_json(path / DESCRIPTION, described, files)
+
+    @classmethod
+    def load(cls, folder: Path | str, rewards: Any = None) -> Solution:
+        """Read what `save` wrote; runs no code from it.
+
+        Args:
+            folder: Where it was saved.
+            rewards: The reward functions, as the solver took them, where they were streamed and so are not in the files.
+                Without them policies, trace and record are there, but `exact_value` and `certificate` raise an error.
+
+        Raises:
+            BadFileError: A file is damaged, is missing an array, or is of another kind.
+        """
+        path = as_path(folder, "folder")
+        described = load_json(path / DESCRIPTION)
+        if not isinstance(described, dict) or described.get("format") != FORMAT or described.get("kind") != "solution":
+            raise BadFileError(f"{path / DESCRIPTION}: not a solution that this version reads (format {FORMAT}).")
+        arrays = path / name_in(described, ARRAYS)
+        tensors = load_tensors(arrays, listed(described, arrays.name), checked=True)
+        policy, average, best, *trace = (pick(tensors, name, arrays) for name in (*POLICIES, *TRACE))
+        try:
+            several = isinstance(described.get("level"), list)
+            levels = parse_levels(described.get("level", ()))
+            batch = SolveBatch(levels, parse_count(described.get("num_runs"), "num_runs"))
+            check_shape(policy, "... S A", "policy")
+            shapes = {tuple(array.shape) for array in (policy, average, best)}
+            if len(shapes) > 1 or policy[..., 0, 0].numel() != batch.size:
+                raise InvalidInputError(f"policies of shapes {sorted(shapes)}, for {batch.size} of [S, A]")
+            game = _load_game(path, described, tensors, arrays)
+            if isinstance(game, MDPGame):
+                check_fits(game.mdp, batch.size, policy.shape[-2], policy.shape[-1])
+            table = as_rewards(tensors["rewards"], "cpu") if "rewards" in tensors else None
+        except InvalidInputError as error:
+            raise BadFileError(f"{path}: {error} The files do not describe one solution.") from None
+        if table is None and rewards is not None:
+            table = as_rewards(rewards, "cpu")
+        if table is not None and (table.num_states, table.num_actions) != policy.shape[-2:]:
+            raise InvalidInputError(
+                f"rewards: they are about {table.num_states} states and {table.num_actions} actions, the policies in {path} "
+                f"about {policy.shape[-2]} and {policy.shape[-1]}."
+            )
+        solution = cls(
+            policy=policy,
+            average_policy=average,
+            trace=Trace(*trace),
+            level=levels if several else levels[0],
+            record=described.get("record", {}),
+            problem=None if table is None else Problem(game, table, batch),
+            mixtures=tensors.get("mixtures"),
+        )
+        vars(solution)["best_policy"] = best  # computed before it was saved: no need to compute it again
+        return solution
+
+
+def _load_game(path: Path, described: dict[str, Any], tensors: dict[str, Tensor], arrays: Path) -> Game:
+    if described.get("game") == "mdp":
+        world = name_in(described, WORLD)
+        return MDPGame(load_mdp(path / world, listed(described, world), checked=True), torch.device("cpu"))
+    if described.get("game") == "single-state":
+        return PerStateGame()
+    return BanditGame(as_distribution(pick(tensors, "state_dist", arrays), "state_dist"))

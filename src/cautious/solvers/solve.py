@@ -1,187 +1,254 @@
-"""The path that both solvers share: check the request, run the batch, shape the answer."""
+"""`solve_bandit` and `solve_mdp`: check what is asked for, run k-of-N CFR (`solvers.cfr`), return a `Solution`.
+
+Defaults are defined here and nowhere else. `PAPER` is what the paper does; `solve_bandit`, `solve_mdp` and the experiments
+take it. `USER` is what the rest of the package takes: exact rank weights, so that the same question has the same answer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from cautious.errors import InvalidInputError
-from cautious.ops.risk import KofN
+from cautious.ops.risk import Levels, parse_levels
+from cautious.parallel import single_threaded
 from cautious.progress import Progress
-from cautious.seeding import derive_seed
-from cautious.solvers.adversary import Adversary
-from cautious.solvers.batch import Batch
-from cautious.solvers.cfr import CFRState, History, minimise_regret
-from cautious.solvers.rewards import Rewards
-from cautious.solvers.sampling import num_reshuffles
+from cautious.seeding import check_seed
+from cautious.solvers.adversary import SolveBatch
+from cautious.solvers.cfr import BanditGame, Game, MDPGame, PerStateGame, Problem, minimise_regret
+from cautious.solvers.rewards import Rewards, as_rewards
 from cautious.solvers.solution import Solution, Trace
-from cautious.types import Regime, Sampling, Update, check_callable, parse_choice, parse_count, parse_flag
+from cautious.types import ArrayLike, Regime, Sampling, Update
+from cautious.validation import (
+    as_distribution,
+    as_float_tensor,
+    check_callable,
+    check_shape,
+    parse_choice,
+    parse_count,
+    parse_flag,
+)
+from cautious.worlds.mdp import TabularMDP, check_fits, parse_mdp
 
-Levels = KofN | str | Sequence[KofN | str]
-"""One level, or several to be solved in one call."""
 
-TRACKED_ENTRIES = {Regime.ALL_STATES: 2**24, Regime.SINGLE_STATE: 2**20}
-"""Exact values are tracked in every iteration by default where there are at most this many rewards: one product with all
-of them, or, in the single-state regime, a sort of all models in every state."""
+class SolverDefaults(NamedTuple):
+    """How to solve where nothing else is asked for."""
+
+    sampling: Sampling
+    num_iterations: int
+    """T."""
+    update: Update = Update.REGRET_MATCHING
 
 
-REFINEMENTS = 20
-"""Exact iterations that a certificate makes by itself where none were tracked."""
+PAPER = SolverDefaults(Sampling.QUEUE, num_iterations=100)
+"""Section 4 and App. B.2."""
+USER = SolverDefaults(Sampling.EXACT, num_iterations=200)
+"""Of `CautiousPolicy`."""
+COMMAND_ITERATIONS = 1000
+"""T of `cautious solve` with the sampling of `USER`: it is run once, so it may take longer for a smaller gap."""
+STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE = 300, 1e-4
+"""Where `CautiousPolicy` plays a game per state (`solvers.per_state`): most iterations, and the gap, as a share of the range of
+the state's rewards, at which a game ends before that."""
+
+TRACKED_ENTRIES = {False: 2**24, True: 2**20}
+"""By default exact values are tracked in every iteration where there are at most this many rewards M*S*A: one product with all
+of them, or (True) in the single-state regime a sort of all models in every state."""
 
 
 @dataclass(frozen=True)
 class SolveOptions:
-    """A checked request: what to solve, and how."""
+    """How to solve, checked; what `solve_bandit` and `solve_mdp` have in common."""
 
-    batch: Batch
-    several_levels: bool
-    several_runs: bool
+    level: Levels
     num_iterations: int
-    sampling: Sampling
-    update: Update
+    sampling: Sampling | str
+    update: Update | str
+    num_runs: int | None
     seed: int
+    track_exact: bool | None
     progress: Progress | None
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidInputError` for a value that breaks its rule."""
+        levels = parse_levels(self.level)
+        checked = {
+            "level": levels if isinstance(self.level, (list, tuple)) else levels[0],
+            "seed": check_seed(self.seed),
+            "num_runs": None if self.num_runs is None else parse_count(self.num_runs, "num_runs"),
+            "num_iterations": parse_count(self.num_iterations, "num_iterations"),
+            "sampling": parse_choice(Sampling, self.sampling, "sampling"),
+            "update": parse_choice(Update, self.update, "update"),
+            "track_exact": None if self.track_exact is None else parse_flag(self.track_exact, "track_exact"),
+        }
+        check_callable(self.progress, "progress", "iterations done, iterations in all")
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def batch(self) -> SolveBatch:
+        """Levels and runs that are solved together."""
+        return SolveBatch(parse_levels(self.level), self.num_runs or 1)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Leading dimensions of the answer: (), (L,), (R,) or (L, R)."""
-        levels = (len(self.batch.levels),) if self.several_levels else ()
-        return levels + ((self.batch.num_runs,) if self.several_runs else ())
-
-    @property
-    def level(self) -> KofN | tuple[KofN, ...]:
-        """The level, or the levels where several were asked for."""
-        return self.batch.levels if self.several_levels else self.batch.levels[0]
+        levels = (len(self.batch.levels),) if isinstance(self.level, tuple) else ()
+        return levels + (() if self.num_runs is None else (self.num_runs,))
 
 
-def make_options(
+@single_threaded
+def solve_bandit(
+    rewards: Any,
     level: Levels,
-    num_models: int,
     *,
-    num_runs: int | None,
-    num_iterations: int,
-    sampling: str,
-    update: str,
-    seed: int,
-    progress: Progress | None,
-) -> SolveOptions:
-    """Check everything that a user may get wrong about a request."""
-    parsed = parse_levels(level)
-    for one in parsed:
-        one.rank_weights(num_models)  # says so if n exceeds the models there are
-    derive_seed(seed)  # says so if it is no seed
-    check_callable(progress, "progress", "iterations done, iterations in all")
-    return SolveOptions(
-        batch=Batch(parsed, 1 if num_runs is None else parse_count(num_runs, "num_runs")),
-        several_levels=isinstance(level, (list, tuple)),
-        several_runs=num_runs is not None,
-        num_iterations=parse_count(num_iterations, "num_iterations"),
-        sampling=parse_choice(Sampling, sampling, "sampling"),
-        update=parse_choice(Update, update, "update"),
-        seed=seed,
-        progress=progress,
-    )
-
-
-def parse_levels(level: Levels) -> tuple[KofN, ...]:
-    """One level or several, each checked."""
-    levels = tuple(level) if isinstance(level, (list, tuple)) else (level,)
-    if not levels:
-        raise InvalidInputError("level=[] names no level; pass one, such as '1-of-20', or a sequence of them.")
-    return tuple(KofN.parse(one) for one in levels)
-
-
-def tracks_exact(track_exact: bool | None, rewards: Rewards, regime: Regime) -> bool:
-    """Whether to have exact values in every iteration: as asked, or where that is cheap; never by what is solved beside."""
-    if track_exact is not None:
-        return parse_flag(track_exact, "track_exact")
-    entries = rewards.num_models * rewards.num_states * rewards.num_actions
-    return not rewards.streamed and entries <= TRACKED_ENTRIES[regime]
-
-
-def solve(
-    request: SolveOptions,
-    rewards: Rewards,
-    make_opponent: Callable[[Sampling, int, bool], Adversary],
-    best_return: Callable[[Tensor], Tensor],
-    track_exact: bool,
-    record: dict[str, Any],
+    regime: str = "all-states",
+    num_iterations: int = PAPER.num_iterations,
+    sampling: str = PAPER.sampling,
+    update: str = PAPER.update,
+    state_dist: ArrayLike | None = None,
+    num_runs: int | None = None,
+    seed: int = 0,
+    device: torch.device | str | None = None,
+    track_exact: bool | None = None,
+    progress: Progress | None = None,
 ) -> Solution:
-    """Run the batch and wrap up what came out.
+    """Policies that are robust at a k-of-N level in a contextual bandit (Alg. 1).
 
     Args:
-        request: What to solve.
-        rewards: The M reward functions.
-        make_opponent: An opponent for (sampling, number of iterations, whether to track exact values).
-        best_return: The ordinary optimum under reward functions: [B, S, A] -> [B], or [B, S] in the single-state regime.
-        track_exact: Whether to compute exact values in every iteration.
-        record: What else belongs into the solution's record.
+        rewards: What each of M models says each action pays, [M, S, A]: a tensor, a numpy array (memory-mapped too), or
+            anything with ``num_models`` and ``rewards_for(indices) -> [N, S, A]``.
+        level: A `KofN` or ``"k-of-n"``; a sequence of them adds a leading dimension to every array of the solution.
+        regime: ``"all-states"`` ranks the models by their value over the distribution of states; ``"single-state"``
+            treats each state as a problem of its own, and is far more cautious.
+        num_iterations: T.
+        sampling: ``"queue"`` draws N models per iteration from a shuffled queue (the paper); ``"exact"`` weighs all M
+            models by rank in every iteration: no sampling noise.
+        update: ``"regret-matching"``, ``"regret-matching+"`` or ``"as-printed"`` (Alg. 1 to the letter).
+        state_dist: How likely each state is, [S]; uniform if not given. In the single-state regime it has no effect.
+        num_runs: Repeat with this many shuffles of the queue; adds a dimension. Run r is the same alone or among others.
+        seed: Starts the shuffles.
+        device: Where to compute; where the rewards are, if not given.
+        track_exact: Whether every iteration also ranks all M models, for `Trace.exact_value`, `best_policy` and a tight
+            certificate. By default wherever that is cheap.
+        progress: Called after each iteration with (done, total).
+
+    Returns:
+        `Solution`; for one level and no `num_runs` its policies are plain [S, A].
+
+    Help pays 0.25 for sure; the gamble pays 1 under half of the models. Ordinarily one gambles, cautiously one asks:
+
+    >>> models = torch.tensor([[[1.0, 0.25]], [[0.0, 0.25]]])
+    >>> solution = solve_bandit(models, ["2-of-2", "1-of-2"], sampling="exact")
+    >>> solution.policy[0, 0].tolist(), bool(solution.policy[1, 0, 1] > 0.8)
+    ([1.0, 0.0], True)
     """
-    shape = (request.batch.size, rewards.num_states, rewards.num_actions)
+    table = as_rewards(rewards, device)
+    kind = parse_choice(Regime, regime, "regime")
+    distribution = _state_distribution(state_dist, table)
+    game = BanditGame(distribution) if kind is Regime.ALL_STATES else PerStateGame()
+    options = SolveOptions(level, num_iterations, sampling, update, num_runs, seed, track_exact, progress)
+    return _solve(game, table, options, {"regime": str(kind)})
 
-    def run(sampling: Sampling, num_iterations: int, track: bool) -> tuple[Adversary, CFRState, History]:
-        adversary = make_opponent(sampling, num_iterations, track)
-        state, history = minimise_regret(
-            adversary,
-            shape,
-            rewards.device,
-            num_iterations=num_iterations,
-            update=request.update,
-            progress=request.progress,
-        )
-        return adversary, state, history
 
-    adversary, state, history = run(request.sampling, request.num_iterations, track_exact)
-    average = history.average_policy()
+@single_threaded
+def solve_mdp(
+    mdp: TabularMDP,
+    rewards: Any,
+    level: Levels,
+    *,
+    num_iterations: int = PAPER.num_iterations,
+    sampling: str = PAPER.sampling,
+    update: str = PAPER.update,
+    num_runs: int | None = None,
+    seed: int = 0,
+    device: torch.device | str | None = None,
+    track_exact: bool | None = None,
+    progress: Progress | None = None,
+) -> Solution:
+    """Policies that are robust at a k-of-N level in a continuing MDP (section 5 of the paper).
 
-    def best_policy() -> Tensor:
-        for policy in (average, state.policy):
-            history.update_best(policy, adversary.exact_value(policy))
-        return _shaped(history.best_policy, request)
+    Each iteration factorises I - γP_π once: its transpose gives the occupancy, with which the returns of all M models are
+    one product; a second solve gives the action values under the worst-k reward.
 
-    def upper_bound(refine: int | None) -> Tensor:
-        mixtures = [] if (tracked := adversary.average_rewards()) is None else list(tracked)
-        if refine is not None or not mixtures:
-            count = REFINEMENTS if refine is None else parse_count(refine, "refine")
-            refined = run(Sampling.EXACT, count, True)[0].average_rewards()
-            mixtures += [] if refined is None else list(refined)
-        return torch.stack([best_return(mixture) for mixture in mixtures]).amin(dim=0)
+    Args:
+        mdp: The world; all returns are normalised by (1 - discount).
+        rewards: What each of M models says each (state, action) pays, [M, S, A], in any form that `solve_bandit` takes.
+        level: As in `solve_bandit`, and so are all the others.
+        num_iterations: T.
+        sampling: ``"queue"`` (the paper) or ``"exact"``.
+        update: ``"regret-matching"``, ``"regret-matching+"`` or ``"as-printed"``.
+        num_runs: Repeat with this many shuffles of the queue; adds a dimension.
+        seed: Starts the shuffles.
+        device: Where to compute; where the rewards are, if not given.
+        track_exact: Whether every iteration also ranks all M models; by default wherever that is cheap.
+        progress: Called after each iteration with (done, total).
 
+    Returns:
+        `Solution`; for one level and no `num_runs` its policies are plain [S, A].
+    """
+    mdp, table = parse_mdp(mdp), as_rewards(rewards, device)
+    check_fits(mdp, table.num_models, table.num_states, table.num_actions)
+    options = SolveOptions(level, num_iterations, sampling, update, num_runs, seed, track_exact, progress)
+    return _solve(MDPGame(mdp, table.device), table, options, {"discount": mdp.discount})
+
+
+def _solve(game: Game, rewards: Rewards, options: SolveOptions, record: dict[str, Any]) -> Solution:
+    """Run k-of-N CFR and give what it returns the leading dimensions that were asked for."""
+    problem = Problem(game, rewards, options.batch)
+    for level in problem.batch.levels:
+        level.check_num_models(rewards.num_models)
+    sampling, update = Sampling(options.sampling), Update(options.update)
+    track_exact = options.track_exact
+    if track_exact is None:  # where it is cheap, whatever else is solved in the same call
+        entries = rewards.num_models * rewards.num_states * rewards.num_actions
+        track_exact = not rewards.streamed and entries <= TRACKED_ENTRIES[game.per_state]
+    result = minimise_regret(
+        problem,
+        num_iterations=options.num_iterations,
+        sampling=sampling,
+        update=update,
+        seed=options.seed,
+        track_exact=track_exact,
+        progress=options.progress,
+    )
+
+    def shaped(batch: Tensor) -> Tensor:
+        return batch.reshape(options.shape + batch.shape[1:])  # [B, ...] -> [L, R, ...], as asked for
+
+    history = result.history
+    columns = (history.sampled_value, history.exact_value, history.largest_regret)  # [T, B]
+    record |= {
+        "levels": [str(level) for level in problem.batch.levels],
+        "num_runs": problem.batch.num_runs,
+        "num_iterations": options.num_iterations,
+        "num_models": rewards.num_models,
+        "sampling": str(sampling),
+        "update": str(update),
+        "seed": options.seed,
+        "reshuffles": None if sampling is Sampling.EXACT else _reshuffles(problem, options.num_iterations),
+    }
     return Solution(
-        policy=_shaped(state.policy, request),
-        average_policy=_shaped(average, request),
-        trace=_trace(history, request),
-        level=request.level,
-        record={**record, **_record(request, rewards)},
-        _best_policy=best_policy,
-        _exact_value=adversary.exact_value,
-        _upper_bound=upper_bound,
+        policy=shaped(result.policy),
+        average_policy=shaped(history.average_policy()),
+        trace=Trace(*(shaped(column.T.contiguous()) for column in columns)),
+        level=problem.batch.levels if isinstance(options.level, tuple) else problem.batch.levels[0],
+        record=record,
+        problem=problem,
+        mixtures=result.mixtures,
+        best_iterate=(history.best_policy, history.best_value),
     )
 
 
-def _shaped(batch: Tensor, request: SolveOptions) -> Tensor:
-    """[B, ...] as the answer's leading dimensions ask."""
-    return batch.reshape(request.shape + batch.shape[1:])
+def _reshuffles(problem: Problem, num_iterations: int) -> list[int]:
+    """How often the queue of M models ran out and was shuffled again in T iterations, per level."""
+    return [(num_iterations - 1) // (problem.rewards.num_models // level.n) for level in problem.batch.levels]
 
 
-def _trace(history: History, request: SolveOptions) -> Trace:
-    columns = (history.sampled_value, history.exact_value, history.regret)
-    return Trace(*(_shaped(column.T.contiguous(), request) for column in columns))
-
-
-def _record(request: SolveOptions, rewards: Rewards) -> dict[str, Any]:
-    reshuffles = [num_reshuffles(level, rewards.num_models, request.num_iterations) for level in request.batch.levels]
-    return {
-        "levels": [str(level) for level in request.batch.levels],
-        "num_runs": request.batch.num_runs,
-        "num_iterations": request.num_iterations,
-        "num_models": rewards.num_models,
-        "sampling": str(request.sampling),
-        "update": str(request.update),
-        "seed": int(request.seed),
-        "reshuffles": reshuffles if request.sampling is Sampling.QUEUE else None,
-    }
+def _state_distribution(state_dist: ArrayLike | None, rewards: Rewards) -> Tensor:
+    """The given distribution over states, checked, or the uniform one: [S]."""
+    if state_dist is None:
+        return torch.full((rewards.num_states,), 1 / rewards.num_states, dtype=torch.float64, device=rewards.device)
+    check_shape(as_float_tensor(state_dist, "state_dist"), "S", "state_dist", S=rewards.num_states)
+    return as_distribution(state_dist, "state_dist", rewards.device)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
-from cautious.types import as_float_tensor, as_number, check_shape, parse_count, parse_flag
+from cautious.validation import as_float_tensor, as_number, check_shape, parse_count, parse_flag
 from cautious.worlds.driving_rules import (
     ACTIONS,
     FEATURES,

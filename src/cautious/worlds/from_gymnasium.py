@@ -10,7 +10,7 @@ from torch import Tensor
 from cautious.errors import InvalidInputError
 from cautious.ops.linear import sparse_tensor
 from cautious.seeding import derive_seed
-from cautious.types import parse_count
+from cautious.validation import parse_count
 
 
 class Model(NamedTuple):

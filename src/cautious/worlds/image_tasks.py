@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.seeding import make_rng
-from cautious.types import as_float_tensor, as_number, check_finite, parse_choice
+from cautious.validation import as_float_tensor, as_number, check_finite, parse_choice
 
 NUM_DIGITS = 10
 NO_DIGIT = -1

@@ -14,7 +14,8 @@ from torch import Tensor
 from cautious.errors import InvalidInputError
 from cautious.ops.bellman import PolicyEvaluation, Transitions
 from cautious.ops.linear import sparse_tensor
-from cautious.types import ROUNDING, ArrayLike, as_distribution, as_float_tensor, as_number, check_finite, check_shape
+from cautious.types import ArrayLike
+from cautious.validation import ROUNDING, as_distribution, as_float_tensor, as_number, check_finite, check_shape
 from cautious.worlds.from_gymnasium import read_model
 
 ROW_TOLERANCE = 1e-6

@@ -13,7 +13,7 @@ from torch import Tensor
 from cautious.beliefs.networks.image import images_are_bytes
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.io.arrays import load_array, load_npz, load_tensors, pick
-from cautious.types import as_float_tensor, check_shape
+from cautious.validation import as_float_tensor, check_shape
 
 
 class Dataset(NamedTuple):

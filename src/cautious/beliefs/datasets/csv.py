@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
-from cautious.types import as_path
+from cautious.validation import as_path
 
 SUFFIXES = (".csv", ".tsv")
 NOT_TRIED = ("", "na", "nan")

@@ -38,7 +38,8 @@ from cautious.beliefs.table_belief import state_numbers
 from cautious.beliefs.training.state import Batch, TrainingSettings, TrainState, fingerprint_of
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.parallel import parallel_map, single_threaded
-from cautious.types import ArrayLike, as_folder, as_path
+from cautious.types import ArrayLike
+from cautious.validation import as_folder, as_path
 from cautious.worlds.driving import DrivingWorld, driving_world
 from cautious.worlds.driving_rules import ACTIONS
 

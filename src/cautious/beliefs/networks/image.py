@@ -29,7 +29,7 @@ from cautious.beliefs.networks.image_layers import (
     forward_shared,
 )
 from cautious.errors import InvalidInputError
-from cautious.types import as_float_tensor, check_finite
+from cautious.validation import as_float_tensor, check_finite
 
 LEARNING_RATE = 0.0016
 """Adam's, appendix B.1."""

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from cautious.beliefs.training.loss import checked_loss_weights, squared_error
 from cautious.beliefs.training.state import Batch, fingerprint_of
 from cautious.errors import InvalidInputError
-from cautious.types import as_float_tensor, check_size
+from cautious.validation import as_float_tensor, check_size
 
 Factory = Callable[[], nn.Module]
 

@@ -15,7 +15,7 @@ from cautious.beliefs.networks.image import ImageNetwork, as_images
 from cautious.beliefs.training.loss import checked_loss_weights, checked_rewards, squared_error
 from cautious.beliefs.training.state import Batch, fingerprint_of
 from cautious.errors import InvalidInputError
-from cautious.types import check_shape
+from cautious.validation import check_shape
 
 if TYPE_CHECKING:
     from cautious.beliefs.kernels.image.step import FusedImageStep

@@ -17,7 +17,6 @@ from torch import Tensor
 from cautious.beliefs.training.epochs import BatchSampler, train_epoch
 from cautious.beliefs.training.memory import keep_freed_memory
 from cautious.beliefs.training.sharding import (
-    ProgressTracker,
     ShardExecutor,
     TrainingJob,
     balanced_shard_size,
@@ -25,8 +24,8 @@ from cautious.beliefs.training.sharding import (
 )
 from cautious.beliefs.training.state import Checkpoints, TrainingProblem, TrainingSettings, TrainState
 from cautious.parallel import parallel_map
-from cautious.progress import Progress
-from cautious.types import parse_count
+from cautious.progress import Progress, ProgressTracker
+from cautious.validation import parse_count
 
 CHECKPOINT_SECONDS = 20.0
 """How much work an interruption may cost at most, about."""
@@ -69,11 +68,11 @@ def train(
     size = _usual_shard_size(job, executor) if shard_size is None else parse_count(shard_size, "shard_size")
     checkpoints = None if checkpoint_dir is None else Checkpoints(checkpoint_dir, network, settings)
     shards = partition_models(settings.num_models, size, checkpoints.begun() if checkpoints else ())
-    board = ProgressTracker(len(shards), settings.num_epochs, progress)
+    tracker = ProgressTracker(len(shards), progress)
     if executor is None:
-        done = _train_here(job, shards, checkpoints, board)
+        done = _train_here(job, shards, checkpoints, tracker)
     else:
-        done = _train_elsewhere(executor, job, shards, checkpoints, board)
+        done = _train_elsewhere(executor, job, shards, checkpoints, tracker)
     return TrainedModels(
         torch.cat([shard.parameters.cpu() for shard in done]), torch.cat([shard.losses.cpu() for shard in done])
     )
@@ -92,17 +91,19 @@ def _usual_shard_size(job: TrainingJob, executor: ShardExecutor | None) -> int:
 
 
 def _train_here(
-    job: TrainingJob, shards: list[range], checkpoints: Checkpoints | None, board: ProgressTracker
+    job: TrainingJob, shards: list[range], checkpoints: Checkpoints | None, tracker: ProgressTracker
 ) -> list[TrainState]:
     """In this process: on the CPU one shard a core, elsewhere one after another."""
 
     def work(number: int) -> TrainState:
         begun = None if checkpoints is None else checkpoints.load(shards[number], job.device)
         keep = None if checkpoints is None else checkpoints.save
-        return train_shard(job, begun or shards[number], lambda epochs: board.tell(number, epochs), keep)
+        return train_shard(
+            job, begun or shards[number], lambda epochs: tracker.report(number, epochs, job.settings.num_epochs), keep
+        )
 
     if job.device.type == "cpu":
-        return parallel_map(work, len(shards), board.stop)
+        return parallel_map(work, len(shards), tracker.stop)
     return [work(number) for number in range(len(shards))]
 
 
@@ -111,25 +112,27 @@ def _train_elsewhere(
     job: TrainingJob,
     shards: list[range],
     checkpoints: Checkpoints | None,
-    board: ProgressTracker,
+    tracker: ProgressTracker,
 ) -> list[TrainState]:
     """By others: each shard is written down here when it comes back; one that is finished is not given out again."""
-    home = torch.device("cpu")
+    home, num_epochs = torch.device("cpu"), job.settings.num_epochs
     found = {} if checkpoints is None else {number: checkpoints.load(own, home) for number, own in enumerate(shards)}
     begun = {number: shard for number, shard in found.items() if shard is not None}
-    done = {number: shard for number, shard in begun.items() if shard.epoch >= job.settings.num_epochs}
-    board.tell_all({number: shard.epoch for number, shard in begun.items()})
+    done = {number: shard for number, shard in begun.items() if shard.epoch >= num_epochs}
+    tracker.report_all({number: shard.epoch for number, shard in begun.items()}, num_epochs)
     missing = [number for number in range(len(shards)) if number not in done]
 
     def finished(place: int, shard: TrainState) -> None:
         if checkpoints is not None:
             checkpoints.save(shard)
         done[missing[place]] = shard
-        board.tell(missing[place], shard.epoch)
+        tracker.report(missing[place], shard.epoch, num_epochs)
 
     if missing:
         work = [begun.get(number) or shards[number] for number in missing]
-        executor.train_shards(job, work, lambda place, epochs: board.tell(missing[place], epochs), finished)
+        executor.train_shards(
+            job, work, lambda place, epochs: tracker.report(missing[place], epochs, num_epochs), finished
+        )
     return [done[number] for number in range(len(shards))]
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
-from cautious.types import as_float_tensor, check_finite, check_shape, check_size
+from cautious.validation import as_float_tensor, check_finite, check_shape, check_size
 
 LARGEST = 1e18
 """Rewards to learn from are at most this far from zero: their squares are float32 numbers."""

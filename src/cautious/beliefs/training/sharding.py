@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -48,7 +47,7 @@ class ShardExecutor(Protocol):
 def balanced_shard_size(num_models: int, most: int, num_workers: int, multiple: int = 1) -> int:
     """Models a shard, at most `most`, such that all workers are busy to the end: as few rounds, each as even, as can be.
 
-    >>> fair_shard_size(24, 16, 2), fair_shard_size(64, 16, 3), fair_shard_size(2000, 16, 2)
+    >>> balanced_shard_size(24, 16, 2), balanced_shard_size(64, 16, 3), balanced_shard_size(2000, 16, 2)
     (12, 11, 16)
 
     Args:
@@ -65,7 +64,7 @@ def balanced_shard_size(num_models: int, most: int, num_workers: int, multiple: 
 def partition_models(num_models: int, size: int, begun: Sequence[range] = ()) -> list[range]:
     """All models in order: those that were begun together stay together, the others are cut into shards of `size`.
 
-    >>> shards_of(10, 4, [range(2, 5)])
+    >>> partition_models(10, 4, [range(2, 5)])
     [range(0, 2), range(2, 5), range(5, 9), range(9, 10)]
     """
     shards: list[range] = []
@@ -75,34 +74,3 @@ def partition_models(num_models: int, size: int, begun: Sequence[range] = ()) ->
         shards += [kept] if kept else []
         first = kept.stop
     return shards
-
-
-class ProgressTracker:
-    """Where shards (or other pieces of one task) write how far they are, and read whether to go on."""
-
-    def __init__(self, num_shards: int, num_epochs: int, progress: Progress | None) -> None:
-        """Count `num_epochs` of each shard."""
-        self._epochs = [0] * num_shards
-        self._done, self._total = 0, num_shards * num_epochs
-        self._progress = progress
-        self._lock = threading.Lock()
-        self._stopped = False
-
-    def stop(self) -> None:
-        """Shards stop after their epoch; their last checkpoints stay."""
-        self._stopped = True
-
-    def tell(self, shard: int, epochs: int) -> None:
-        """Say how many epochs of a shard are done."""
-        self.tell_all({shard: epochs})
-
-    def tell_all(self, epochs: Mapping[int, int]) -> None:
-        """The same for several shards at once."""
-        if self._stopped:
-            raise KeyboardInterrupt
-        with self._lock:
-            for shard, done in epochs.items():
-                self._done += done - self._epochs[shard]
-                self._epochs[shard] = done
-            if self._progress is not None:
-                self._progress(self._done, self._total)

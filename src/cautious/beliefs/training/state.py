@@ -28,7 +28,7 @@ from cautious.io.arrays import (
     save_tensors,
 )
 from cautious.seeding import derive_seed, make_rng
-from cautious.types import as_number, parse_count
+from cautious.validation import as_number, parse_count
 
 FILE_NAME = re.compile(r"models-(\d+)-(\d+)\.safetensors")
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from cautious.beliefs.ensemble import SHIPPED, RewardEnsemble
 from cautious.evaluation.image_behaviour import behaviour
-from cautious.experiments.progress import Progress, titled
-from cautious.solvers.bandit import solve_bandit
+from cautious.progress import TitledProgress, titled
+from cautious.solvers.solve import solve_bandit
 from cautious.worlds.data import load_images
 from cautious.worlds.data.find import EMBEDDED
 from cautious.worlds.image_tasks import image_task
@@ -26,7 +26,7 @@ class DemoResult(NamedTuple):
     """How often it names the right digit; None where there is none."""
 
 
-def first_decisions(num_images: int = 200, progress: Progress | None = None) -> list[DemoResult]:
+def first_decisions(num_images: int = 200, progress: TitledProgress | None = None) -> list[DemoResult]:
     """Behaviour on digits, which are familiar, and on clothes, which are not, each image a problem of its own."""
     belief = RewardEnsemble.load(SHIPPED / "ask-for-help")
     task = image_task("ask-for-help")

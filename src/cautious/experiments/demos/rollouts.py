@@ -14,11 +14,11 @@ from cautious.beliefs.networks.driving import DrivingEnsemble
 from cautious.errors import MissingFileError
 from cautious.experiments.driving.experiment import belief
 from cautious.experiments.driving.settings import experiment_at
-from cautious.experiments.progress import Progress, titled
 from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
+from cautious.progress import TitledProgress, titled
 from cautious.seeding import make_rng
-from cautious.solvers.mdp import solve_mdp
+from cautious.solvers.solve import solve_mdp
 from cautious.worlds.driving import DrivingWorld, driving_world, pick
 from cautious.worlds.driving_rules import START, DrivingState, outcome
 
@@ -45,7 +45,7 @@ class Drive(NamedTuple):
     frames: list[Frame]
 
 
-def trained_belief(folder: Path | None, out: Path, progress: Progress | None) -> DrivingEnsemble:
+def trained_belief(folder: Path | None, out: Path, progress: TitledProgress | None) -> DrivingEnsemble:
     """The reward models of a run; without one, those in `out` or of a run nearby, or else trained, and kept in `out`."""
     if folder is not None:
         if (folder / "belief").is_dir():
@@ -71,7 +71,7 @@ def drive_both(
     probability: float,
     num_steps: int,
     seed: int,
-    progress: Progress | None = None,
+    progress: TitledProgress | None = None,
 ) -> list[Drive]:
     """Solve the levels on the novel world and drive each policy from the start, with common random numbers."""
     world = driving_world(novel=True, appearance_probability=probability)

@@ -17,12 +17,12 @@ from cautious.evaluation.driving_safety import safety_statistics
 from cautious.experiments.driving.settings import DrivingExperiment
 from cautious.experiments.executors.engine import Engine, LocalEngine
 from cautious.experiments.load_or_train import load_or_train
-from cautious.experiments.progress import Progress, SharedBar, titled
 from cautious.experiments.provenance import hardware_name
 from cautious.experiments.store import StageResult, Store, as_lists
-from cautious.solvers.mdp import solve_mdp
+from cautious.progress import ProgressTracker, TitledProgress, titled
 from cautious.solvers.optimal import optimal_policy
 from cautious.solvers.solution import Solution
+from cautious.solvers.solve import solve_mdp
 from cautious.worlds.driving import DrivingWorld, driving_world
 
 
@@ -31,7 +31,7 @@ def run_driving(
     folder: Path | str,
     *,
     device: torch.device | str = "cpu",
-    progress: Progress | None = None,
+    progress: TitledProgress | None = None,
     engine: Engine | None = None,
 ) -> Store:
     """Run the experiment, or finish it where an earlier call left off.
@@ -57,7 +57,7 @@ def _run_stages(
     store: Store,
     probabilities: list[float],
     device: torch.device | str,
-    progress: Progress | None,
+    progress: TitledProgress | None,
     engine: Engine,
 ) -> None:
     """Train the belief that these p share, and solve for each."""
@@ -83,7 +83,7 @@ def belief(
     store: Store,
     probability: float,
     device: torch.device | str = "cpu",
-    progress: Progress | None = None,
+    progress: TitledProgress | None = None,
     engine: Engine | None = None,
 ) -> DrivingEnsemble:
     """The trained ensemble for one p: loaded if it is there, trained (or trained on) if not. All p < 1 share one."""
@@ -111,7 +111,7 @@ class StageInputs(NamedTuple):
     """Where to keep what is solved of a stage; None where the run's folder is out of reach."""
 
 
-def solve_stage(question: StageInputs, probability: float, progress: Progress | None) -> StageResult:
+def solve_stage(question: StageInputs, probability: float, progress: TitledProgress | None) -> StageResult:
     """Policies, statistics and certificates for one p."""
     experiment, ensemble, store = question
     parts = None if store is None else store.parts(stage_name(probability))
@@ -119,7 +119,7 @@ def solve_stage(question: StageInputs, probability: float, progress: Progress | 
     rewards = ensemble.rewards(world)
     title, levels = f"solving, p = {probability:g}", experiment.levels
     options: dict[str, Any] = {"num_iterations": experiment.num_iterations, "seed": experiment.training.seed}
-    bar = SharedBar(titled(progress, f"{title}, queue"), len(levels))
+    bar = ProgressTracker(len(levels), titled(progress, f"{title}, queue"))
     runs: dict[str, Any] = {"num_runs": experiment.num_runs, **options}
     by_level = [
         _solved(

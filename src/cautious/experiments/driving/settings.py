@@ -7,7 +7,7 @@ from typing import Any
 
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.ops.risk import KofN
-from cautious.types import look_up
+from cautious.validation import look_up
 
 
 @dataclass(frozen=True)

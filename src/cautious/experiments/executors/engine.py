@@ -13,9 +13,9 @@ import torch
 from cautious.beliefs.training.loop import TrainedModels, train
 from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
 from cautious.errors import InvalidInputError
-from cautious.experiments.progress import Progress, Tell
 from cautious.experiments.provenance import hardware_name
-from cautious.types import resolve_device
+from cautious.progress import Progress, TitledProgress
+from cautious.validation import resolve_device
 
 Shared = TypeVar("Shared")
 Piece = TypeVar("Piece")
@@ -50,21 +50,21 @@ class Engine(Protocol):
         *,
         device: torch.device | str,
         checkpoint_dir: Path,
-        progress: Tell | None = None,
+        progress: Progress | None = None,
     ) -> Training:
         """Train an ensemble, going on from `checkpoint_dir` (`beliefs.training.loop.train`)."""
         ...
 
     def each(
         self,
-        work: Callable[[Shared, Piece, Progress | None], Result],
+        work: Callable[[Shared, Piece, TitledProgress | None], Result],
         shared: Shared,
         pieces: Sequence[Piece],
         finished: Callable[[Piece, Result], None],
         *,
         device: torch.device | str,
         title: str,
-        progress: Progress | None = None,
+        progress: TitledProgress | None = None,
     ) -> None:
         """Do `work` on each piece.
 
@@ -100,7 +100,7 @@ class LocalEngine:
         *,
         device: torch.device | str,
         checkpoint_dir: Path,
-        progress: Tell | None = None,
+        progress: Progress | None = None,
     ) -> Training:
         """Train here."""
         started = time.perf_counter()
@@ -109,14 +109,14 @@ class LocalEngine:
 
     def each(
         self,
-        work: Callable[[Shared, Piece, Progress | None], Result],
+        work: Callable[[Shared, Piece, TitledProgress | None], Result],
         shared: Shared,
         pieces: Sequence[Piece],
         finished: Callable[[Piece, Result], None],
         *,
         device: torch.device | str,
         title: str,
-        progress: Progress | None = None,
+        progress: TitledProgress | None = None,
     ) -> None:
         """One piece after another, each with all cores and bars of its own."""
         for piece in pieces:

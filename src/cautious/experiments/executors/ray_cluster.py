@@ -25,8 +25,8 @@ from cautious.errors import CautiousError, ClusterError, ClusterWarning, Invalid
 from cautious.experiments.executors.engine import Piece, Result, Shared, Training
 from cautious.experiments.executors.rounding import rounding_fingerprint
 from cautious.experiments.executors.worker import Notes, Outcome, Reporter, do_piece, train_piece
-from cautious.experiments.progress import Progress, Tell, titled
 from cautious.experiments.provenance import hardware_name, package_versions
+from cautious.progress import Progress, TitledProgress, titled
 
 RETRIES = 5
 """How often a piece is begun again when its worker dies."""
@@ -75,7 +75,7 @@ class RayEngine:
         *,
         device: torch.device | str,
         checkpoint_dir: Path,
-        progress: Tell | None = None,
+        progress: Progress | None = None,
     ) -> Training:
         """Train shards on all workers, as many at once as there are."""
         executor = _RayShardExecutor(self)
@@ -88,14 +88,14 @@ class RayEngine:
 
     def each(
         self,
-        work: Callable[[Shared, Piece, Progress | None], Result],
+        work: Callable[[Shared, Piece, TitledProgress | None], Result],
         shared: Shared,
         pieces: Sequence[Piece],
         finished: Callable[[Piece, Result], None],
         *,
         device: torch.device | str,
         title: str,
-        progress: Progress | None = None,
+        progress: TitledProgress | None = None,
     ) -> None:
         """All pieces at once, as far as there are workers; one bar for all of them."""
         tell = titled(progress, title) or (lambda done, total: None)
@@ -128,7 +128,7 @@ class RayEngine:
         pieces: Sequence[Any],
         device: torch.device,
         finished: Callable[[int, Outcome], None],
-        report: Tell | None = None,
+        report: Progress | None = None,
     ) -> None:
         """Have each piece worked on by a task.
 
@@ -183,7 +183,7 @@ class RayEngine:
                 stacklevel=3,
             )
 
-    def _pass_on(self, call: int, waiting: set[int], report: Tell) -> None:
+    def _pass_on(self, call: int, waiting: set[int], report: Progress) -> None:
         """Report what is noted about the pieces that are not done."""
         try:
             notes = ray.get(self._notes.read.remote(call), timeout=POLL_SECONDS)
@@ -210,7 +210,7 @@ class _RayShardExecutor:
         self,
         job: TrainingJob,
         shards: Sequence[range | TrainState],
-        report: Tell,
+        report: Progress,
         finished: Callable[[int, TrainState], None],
     ) -> None:
         """One shard a task."""

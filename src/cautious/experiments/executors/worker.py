@@ -79,7 +79,7 @@ def do_piece(
 
     from cautious.experiments.executors.rounding import rounding_fingerprint
     from cautious.experiments.provenance import hardware_name
-    from cautious.types import as_device
+    from cautious.validation import as_device
 
     _refuse_other_versions(versions)
     as_device(device)  # a machine may offer a GPU that its PyTorch cannot use

@@ -26,9 +26,9 @@ from cautious.experiments.images.inputs import ImageData, cut, load_data
 from cautious.experiments.images.settings import ImageExperiment, Variant
 from cautious.experiments.images.studies import behaviour_of, dial_study, model_study
 from cautious.experiments.load_or_train import load_or_train
-from cautious.experiments.progress import Progress, titled
 from cautious.experiments.provenance import hardware_name
 from cautious.experiments.store import StageResult, Store
+from cautious.progress import TitledProgress, titled
 from cautious.worlds.data import ImageSet
 from cautious.worlds.image_tasks import class_balanced_subset, perturbed
 
@@ -40,7 +40,7 @@ def run_images(
     data: Path | str | None = None,
     device: torch.device | str = "cpu",
     only: Sequence[str] | None = None,
-    progress: Progress | None = None,
+    progress: TitledProgress | None = None,
     engine: Engine | None = None,
 ) -> Store:
     """Run the experiment, or finish it where an earlier call left off.
@@ -72,7 +72,7 @@ def _run_variant(
     store: Store,
     images: ImageData,
     device: torch.device | str,
-    progress: Progress | None,
+    progress: TitledProgress | None,
     engine: Engine,
 ) -> None:
     """Train the variant's ensemble and run its stages, as far as they are missing."""
@@ -134,7 +134,7 @@ def belief(
     store: Store,
     images: ImageData,
     device: torch.device | str,
-    progress: Progress | None,
+    progress: TitledProgress | None,
     engine: Engine,
 ) -> RewardEnsemble:
     """The trained ensemble of a variant: loaded if it is there, trained (or trained on) if not."""
@@ -181,7 +181,7 @@ class StageInputs(NamedTuple):
     device: torch.device | str
 
 
-def run_stage(question: StageInputs, stage: Stage, progress: Progress | None) -> StageResult:
+def run_stage(question: StageInputs, stage: Stage, progress: TitledProgress | None) -> StageResult:
     """Predict, solve, measure."""
     experiment, images = question.experiment, question.tests[stage.images]
     ensemble = question.ensemble.to(question.device)

@@ -11,7 +11,7 @@ from cautious.beliefs.networks.image import LEARNING_RATE
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import InvalidInputError
 from cautious.ops.risk import KofN
-from cautious.types import look_up, parse_choice
+from cautious.validation import look_up, parse_choice
 from cautious.worlds.image_tasks import ImageTask, RewardUnit, image_task
 
 

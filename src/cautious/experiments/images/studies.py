@@ -11,12 +11,12 @@ from torch import Tensor
 from cautious.beliefs.training.memory import give_back_freed_memory
 from cautious.evaluation.image_behaviour import behaviour, frequencies, frequencies_by_label, most_likely
 from cautious.experiments.images.settings import ImageExperiment
-from cautious.experiments.progress import SharedBar, Tell
 from cautious.experiments.store import StageResult, as_lists
 from cautious.ops.risk import KofN
 from cautious.policy.decision import total_variation
+from cautious.progress import Progress, ProgressTracker
 from cautious.seeding import make_rng
-from cautious.solvers.bandit import solve_bandit
+from cautious.solvers.solve import solve_bandit
 from cautious.types import Regime, Sampling
 from cautious.worlds.data import ImageSet
 from cautious.worlds.data.sources import SETS
@@ -35,7 +35,7 @@ def _right_actions(images: ImageSet) -> Tensor | None:
     return images.labels if images.name == "digits" else None
 
 
-def behaviour_of(experiment: ImageExperiment, rewards: Tensor, images: ImageSet, tell: Tell | None) -> StageResult:
+def behaviour_of(experiment: ImageExperiment, rewards: Tensor, images: ImageSet, tell: Progress | None) -> StageResult:
     """Each level's behaviour in both regimes, run by run, and that of each network's own greedy policy (optim).
 
     Args:
@@ -54,7 +54,7 @@ def behaviour_of(experiment: ImageExperiment, rewards: Tensor, images: ImageSet,
         "origin": images.origin,
     }
     arrays: dict[str, Tensor] = {}
-    bar = SharedBar(tell, 2 * len(_together(experiment, rewards)))
+    bar = ProgressTracker(2 * len(_together(experiment, rewards)), tell)
     for regime in Regime:
         started = time.perf_counter()
         policy, sampled_value, numbers["reshuffles"] = _solved(experiment, rewards, regime, bar)
@@ -85,7 +85,7 @@ def _together(experiment: ImageExperiment, rewards: Tensor) -> list[list[KofN]]:
 
 
 def _solved(
-    experiment: ImageExperiment, rewards: Tensor, regime: Regime, bar: SharedBar
+    experiment: ImageExperiment, rewards: Tensor, regime: Regime, bar: ProgressTracker
 ) -> tuple[Tensor, Tensor, list[int]]:
     """Policies of every level and run [L, R, S, A], their values under the sampled rewards [L, R, T], and reshuffles [L]."""
     policies, values, reshuffles = [], [], []
@@ -162,12 +162,12 @@ def _samples(
     return tensors, {"most": chosen[0].tolist(), "least": chosen[1].tolist()}
 
 
-def dial_study(experiment: ImageExperiment, rewards: Tensor, images: ImageSet, tell: Tell | None) -> StageResult:
+def dial_study(experiment: ImageExperiment, rewards: Tensor, images: ImageSet, tell: Progress | None) -> StageResult:
     """Every k of N = 20 in both regimes, by exact sampling, with the mean certified gap."""
     levels = [KofN(k, DIAL_N) for k in range(1, DIAL_N + 1)]
     labels = _right_actions(images)
     numbers: dict[str, Any] = {"levels": [str(level) for level in levels], "behaviour": {}, "gap": {}}
-    bar = SharedBar(tell, 2)
+    bar = ProgressTracker(2, tell)
     for regime in Regime:
         solution = solve_bandit(
             rewards,
@@ -184,7 +184,7 @@ def dial_study(experiment: ImageExperiment, rewards: Tensor, images: ImageSet, t
     return numbers, {}
 
 
-def model_study(experiment: ImageExperiment, rewards: Tensor, images: ImageSet, tell: Tell | None) -> StageResult:
+def model_study(experiment: ImageExperiment, rewards: Tensor, images: ImageSet, tell: Progress | None) -> StageResult:
     """Behaviour of the most cautious level against the number of models, by queue and by exact sampling.
 
     For each number of models, several random parts of the ensemble, so that the spread is that of training fewer models,
@@ -193,7 +193,7 @@ def model_study(experiment: ImageExperiment, rewards: Tensor, images: ImageSet, 
     sizes = [size for size in experiment.curve_sizes if size <= len(rewards)]
     labels = _right_actions(images)
     found: dict[str, dict[str, Any]] = {str(regime): {} for regime in Regime}
-    bar = SharedBar(tell, len(Regime) * len(Sampling) * len(sizes) * experiment.num_parts)
+    bar = ProgressTracker(len(Regime) * len(Sampling) * len(sizes) * experiment.num_parts, tell)
     for regime in Regime:
         for sampling in Sampling:
             policies = [_policies_of_parts(experiment, rewards, size, regime, sampling, bar) for size in sizes]
@@ -205,7 +205,7 @@ def model_study(experiment: ImageExperiment, rewards: Tensor, images: ImageSet, 
 
 
 def _policies_of_parts(
-    experiment: ImageExperiment, rewards: Tensor, size: int, regime: Regime, sampling: Sampling, bar: SharedBar
+    experiment: ImageExperiment, rewards: Tensor, size: int, regime: Regime, sampling: Sampling, bar: ProgressTracker
 ) -> Tensor:
     """Policies of the most cautious level on random parts of `size` models, [parts, S, A]."""
     policies = []

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -19,11 +19,10 @@ from typing import Any
 
 from cautious.errors import BadFileError, MissingFileError
 from cautious.io.atomic import atomic_write, translate_os_errors
+from cautious.progress import TitledProgress
 from cautious.worlds.data.find import DATA_VARIABLE, cache_folder
 from cautious.worlds.data.sources import SETS, SOURCES, RemoteFile, Source, known_set
 
-Tell = Callable[[str, int, int], None]
-"""Hears (file, bytes done, bytes in all)."""
 CHUNK = 2**16
 SCRATCH = ".fetch-"
 ABANDONED_AFTER = 600.0
@@ -32,7 +31,7 @@ ABANDONED_AFTER = 600.0
 
 def fetch_images(
     names: Sequence[str] = tuple(SETS),
-    progress: Tell | None = None,
+    progress: TitledProgress | None = None,
     *,
     folder: Path | None = None,
     sources: Mapping[str, Source] = SOURCES,
@@ -67,7 +66,7 @@ def fetch_images(
     return fetched
 
 
-def _fetch(source: Source, folder: Path, progress: Tell | None) -> list[Path]:
+def _fetch(source: Source, folder: Path, progress: TitledProgress | None) -> list[Path]:
     """The files of a source; an archive itself is not kept: it is a hundred times as large."""
     missing = [file for file in source.files if not _matches(folder / file.name, file)]
     for file in source.files:
@@ -82,7 +81,7 @@ def _fetch(source: Source, folder: Path, progress: Tell | None) -> list[Path]:
     return [folder / file.name for file in source.files]
 
 
-def _come(source: Source, files: list[RemoteFile], scratch: Path, progress: Tell | None) -> Iterator[Path]:
+def _come(source: Source, files: list[RemoteFile], scratch: Path, progress: TitledProgress | None) -> Iterator[Path]:
     """Files as they come, each with the right checksum; members of an archive all sound before any is given."""
     if source.archive is None:
         for file in files:
@@ -126,7 +125,7 @@ def _matches(path: Path, file: RemoteFile) -> bool:
     return path.is_file() and pooch.file_hash(str(path), alg=algorithm or "sha256") == expected
 
 
-def _download(address: str, file: RemoteFile, folder: Path, progress: Tell | None) -> Path:
+def _download(address: str, file: RemoteFile, folder: Path, progress: TitledProgress | None) -> Path:
     """One file into `folder`, by pooch: first its content, then the checksum, then its name."""
     import pooch
     import requests
@@ -152,7 +151,7 @@ def _download(address: str, file: RemoteFile, folder: Path, progress: Tell | Non
 class _Progress:
     """What pooch asks of a progress bar, told on as (file, done, total)."""
 
-    def __init__(self, title: str, tell: Tell | None) -> None:
+    def __init__(self, title: str, tell: TitledProgress | None) -> None:
         self.title = title
         self.tell = tell
         self.total = 0  # pooch sets it; it stays 0 where the server does not say

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cautious.errors import MissingFileError
-from cautious.types import as_path
+from cautious.validation import as_path
 from cautious.worlds.data.sources import SETS, Layout, known_split
 
 DATA_VARIABLE = "CAUTIOUS_DATA"

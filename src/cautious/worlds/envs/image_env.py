@@ -11,7 +11,8 @@ import torch
 from gymnasium import spaces
 
 from cautious.errors import InvalidInputError
-from cautious.types import Regime, look_up, parse_choice, parse_count
+from cautious.types import Regime
+from cautious.validation import look_up, parse_choice, parse_count
 from cautious.worlds.data import load_images
 from cautious.worlds.envs.options import RENDER_MODES, option, parse_render_mode
 from cautious.worlds.image_tasks import NO_DIGIT, image_task

@@ -20,7 +20,7 @@ from cautious.beliefs.kernels.image.workspace import Workspace
 from cautious.beliefs.kernels.streams import side_by_side, streams_of
 from cautious.beliefs.networks.image import ImageNetwork
 from cautious.errors import InvalidInputError
-from cautious.types import parse_count
+from cautious.validation import parse_count
 
 Stages: TypeAlias = dict[str, Callable[[], None]]
 """Kernels by name, in the order they run."""

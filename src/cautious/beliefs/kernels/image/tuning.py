@@ -13,7 +13,7 @@ import triton.language as tl
 
 from cautious.beliefs.kernels.image.layout import largest_block
 from cautious.errors import InvalidInputError
-from cautious.types import parse_choice
+from cautious.validation import parse_choice
 
 GLUON_RUN, GLUON_COMPILED = "3.6.", "3.7."
 """Versions of Triton whose Gluon, an experimental dialect, the Hopper kernels were run with, and were only compiled with.

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from cautious.errors import CautiousError, InvalidInputError
-from cautious.types import (
-    Regime,
+from cautious.types import Regime
+from cautious.validation import (
     as_float_tensor,
     check_distribution,
     check_finite,

@@ -1,0 +1,72 @@
+"""How far a policy is from the best possible one: bounds that hold for every policy, whatever the solver did.
+
+The k-of-N value of a policy is the lowest return that any mixture of the reward functions in the risk envelope gives it.
+So any one mixture r̄ of the envelope bounds all policies at once:
+
+    max_π value(π)  <=  max_π return(π; r̄)                                   upper: the ordinary optimum under r̄
+
+and the exact value of the policy in hand is the lower bound. The averages of the adversary's exact mixtures are points of
+the envelope, and the bound they give comes down to the optimum as the regret per iteration vanishes. Exploitability is the
+same measure for games.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cautious.ops.risk import KofN
+from cautious.solvers.cfr import Game, Problem, minimise_regret
+from cautious.types import Sampling, Update
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """Bounds on the k-of-N problem that hold for every policy.
+
+    Shapes: scalar for one level and run, the batch's leading dimensions otherwise, and [..., S] in the single-state
+    regime, where each state is a problem of its own.
+
+    Attributes:
+        lower: Exact k-of-N value of the certified policy over the M models.
+        upper: The ordinary optimum under the adversary's average mixture of reward functions. That mixture is a point
+            of the risk envelope, so no policy at all has a k-of-N value above it. (Averaged over all iterations, the
+            last half and the last quarter; the lowest bound is kept.)
+        gap: upper - lower, at least 0: how much any policy could still gain.
+        level: The level, or the levels of the batch.
+    """
+
+    lower: Tensor
+    upper: Tensor
+    gap: Tensor
+    level: KofN | tuple[KofN, ...]
+
+
+def certify(problem: Problem, policy: Tensor, mixtures: Tensor) -> Certificate:
+    """The certificate of policies [B, S, A], by mixtures of reward functions of the risk envelope.
+
+    Args:
+        problem: The game, the reward functions and the levels.
+        policy: [B, S, A].
+        mixtures: [W, B, S, A]; the lowest of the W bounds is kept (`CFRResult.mixtures`, `exact_mixtures`).
+
+    Returns:
+        Bounds [B], or [B, S] in the single-state regime.
+    """
+    lower = problem.exact_value(policy)
+    upper = upper_bound(problem.game, mixtures)
+    return Certificate(lower, upper, (upper - lower).clamp(min=0), problem.batch.levels)
+
+
+def upper_bound(game: Game, mixtures: Tensor) -> Tensor:
+    """What no policy's k-of-N value exceeds: the lowest ordinary optimum under W mixtures, [W, B, S, A] -> [B] or [B, S]."""
+    return torch.stack([game.best_return(mixture) for mixture in mixtures]).amin(dim=0)
+
+
+def exact_mixtures(problem: Problem, num_iterations: int, update: Update) -> Tensor:
+    """The adversary's average mixtures [W, B, S, A] over a fresh run with exact weights."""
+    result = minimise_regret(problem, num_iterations=num_iterations, sampling=Sampling.EXACT, update=update)
+    assert result.mixtures is not None  # exact weights are always tracked
+    return result.mixtures

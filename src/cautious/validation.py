@@ -1,0 +1,234 @@
+"""Checks of what a caller passes: each returns the value in the package's own form, or raises an error that names it."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cautious.errors import InvalidInputError
+from cautious.io.atomic import translate_os_errors
+from cautious.types import ArrayLike
+
+ROUNDING = 1e-12
+"""Rows this close to summing to one are taken as they are, so that what is written and read again keeps its bits."""
+
+LARGEST_COUNT = 2**31 - 1
+"""No count is larger: sizes and indices stay within 32 bits."""
+
+Choice = TypeVar("Choice", bound=StrEnum)
+Entry = TypeVar("Entry")
+
+
+def parse_choice(kind: type[Choice], value: str, name: str) -> Choice:
+    """The member of `kind` that `value` names; an error that lists the known names otherwise."""
+    try:
+        return kind(value)
+    except (ValueError, TypeError):
+        known = ", ".join(repr(str(member)) for member in kind)
+        raise InvalidInputError(f"{name}={value!r} is not known; choose one of {known}.") from None
+
+
+def look_up(table: Mapping[str, Entry], value: Any, name: str) -> Entry:
+    """The entry of `table` that `value` names; an error that lists the known names otherwise."""
+    if not isinstance(value, str) or value not in table:
+        raise InvalidInputError(f"{name}={value!r} is not known; choose one of {', '.join(map(repr, table))}.")
+    return table[value]
+
+
+def parse_count(value: Any, name: str, minimum: int = 1) -> int:
+    """`value` as a whole number that is at least `minimum`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise InvalidInputError(f"{name}={value!r} must be a whole number, at least {minimum}.")
+    if value < minimum:
+        raise InvalidInputError(f"{name}={value} is too small; it must be at least {minimum}.")
+    if value > LARGEST_COUNT:
+        raise InvalidInputError(f"{name} is too large; it must be at most {LARGEST_COUNT:,}.")
+    return int(value)
+
+
+def parse_flag(value: Any, name: str) -> bool:
+    """`value` as a truth value; what only counts as true or false in Python is refused, "no" being true there."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidInputError(f"{name}={value!r} must be True or False.")
+    return bool(value)
+
+
+def as_number(value: Any) -> float:
+    """`value` as a float; NaN where it is not one real number (a text, a truth value, several numbers)."""
+    try:
+        return math.nan if isinstance(value, (str, bytes, bool, np.bool_)) else float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return math.nan
+
+
+def check_callable(value: Any, name: str, of: str) -> None:
+    """Raise unless `value` is a function, or None; `of` says what it is told."""
+    if value is not None and not callable(value):
+        raise InvalidInputError(f"{name}={value!r} must be a function of ({of}), or None.")
+
+
+def as_path(value: Any, name: str) -> Path:
+    """`value` as a path that the system can look up; nothing needs to be there."""
+    if not isinstance(value, (str, os.PathLike)) or not str(value) or "\0" in str(value):
+        raise InvalidInputError(f"{name}={value!r} must be a path: a text or a pathlib.Path.")
+    path = Path(value)
+    try:
+        path.exists()
+    except OSError as error:
+        raise InvalidInputError(f"{name}={str(value)[:80]!r} cannot be a path ({error.strerror}).") from None
+    return path
+
+
+def as_folder(value: Any, name: str = "folder") -> Path:
+    """`value` as a folder to write in, which is there or can be made: no file is in its way, and it may be written.
+
+    Asked before long work begins, which would otherwise end with nothing to show.
+    """
+    path = as_path(value, name)
+    there = next(part for part in (path, *path.parents) if part.exists())
+    if not there.is_dir():
+        raise InvalidInputError(f"{name}={str(path)!r}: {there} is a file; choose a folder, or a new name.")
+    with translate_os_errors(path):
+        tempfile.TemporaryFile(dir=there).close()
+    return path
+
+
+def as_float_tensor(values: ArrayLike, name: str, device: torch.device | str | None = None) -> Tensor:
+    """`values` as a float32 or float64 tensor (any other number type becomes float64), not yet checked."""
+    if isinstance(values, (list, tuple)) and values and all(isinstance(value, Tensor) for value in values):
+        values = torch.stack(list(values)) if len({value.shape for value in values}) == 1 else values
+    try:
+        tensor = values.detach() if isinstance(values, Tensor) else torch.from_numpy(_as_numpy(values))
+        if tensor.is_complex():
+            raise ValueError("complex numbers have no order")
+        if tensor.is_meta:
+            raise ValueError("a meta tensor holds no numbers")
+        tensor = tensor.to_dense() if tensor.layout != torch.strided else tensor
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise InvalidInputError(f"{name}: cannot be read as an array of real numbers ({error}).") from None
+    dtype = tensor.dtype if tensor.dtype in (torch.float32, torch.float64) else torch.float64
+    return tensor.to(device=as_device(device), dtype=dtype)
+
+
+def _as_numpy(values: Any) -> np.ndarray:
+    """An array that torch can share: float32 as it is, everything else in float64, never masked, complex or read-only."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError("a masked array has gaps; fill them first")
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"entries are of type {array.dtype}")
+    kind = np.float32 if array.dtype == np.float32 else np.float64
+    return np.require(array, dtype=kind, requirements=["C", "W", "A"])
+
+
+def as_device(device: torch.device | str | None) -> torch.device | None:
+    """The device that a name stands for, checked to be there; None stays None."""
+    if device is None:
+        return None
+    try:
+        place = torch.device(device)
+        torch.empty(0, device=place)
+        if place.type == "meta":
+            raise ValueError("it holds no numbers")
+    except (RuntimeError, AssertionError, TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidInputError(f"device={device!r} cannot be used here ({reason}); 'cpu' always can.") from None
+    return place
+
+
+def resolve_device(device: torch.device | str | None) -> torch.device:
+    """As `as_device`; "auto" is a GPU where there is one, None the CPU."""
+    if isinstance(device, str) and device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return as_device(device) or torch.device("cpu")
+
+
+def check_shape(tensor: Tensor, letters: str, name: str = "array", **sizes: int) -> None:
+    """Raise unless `tensor` has one dimension a letter, each of the size that `sizes` gives for it.
+
+    A leading ``...`` in `letters` admits any batch dimensions in front.
+
+    >>> check_shape(torch.zeros(4, 2), "S A", "policy", A=3)
+    Traceback (most recent call last):
+    cautious.errors.InvalidInputError: policy: expected shape [S, A] with A=3, got [4, 2].
+    """
+    names, batched = _dimensions(letters)
+    shape = tuple(tensor.shape)
+    own = shape[len(shape) - len(names) :] if batched else shape
+    wrong_rank = len(own) != len(names)
+    if wrong_rank or (sizes and any(size != sizes.get(letter, size) for letter, size in zip(names, own, strict=True))):
+        rule = "".join(f" with {letter}={sizes[letter]}" for letter in dict.fromkeys(names) if letter in sizes)
+        wanted = ", ".join(letters.split())
+        raise InvalidInputError(f"{name}: expected shape [{wanted}]{rule}, got {list(shape)}.")
+    if 0 in own:
+        raise InvalidInputError(
+            f"{name}: dimension {names[own.index(0)]} of shape {list(shape)} is empty; it needs one at least."
+        )
+
+
+@lru_cache(maxsize=64)
+def _dimensions(letters: str) -> tuple[tuple[str, ...], bool]:
+    """One name a dimension, and whether any may come in front."""
+    names = tuple(letters.split())
+    return (names[1:], True) if names[0] == "..." else (names, False)
+
+
+def check_finite(tensor: Tensor, name: str) -> None:
+    """Raise, naming the first place, unless every entry is a finite number."""
+    if bool(torch.isfinite(tensor.sum())):  # one pass, no mask: an infinite or missing entry spoils the sum
+        return
+    bad = ~torch.isfinite(tensor)
+    if not bool(bad.any()):
+        return  # finite entries whose sum overflowed
+    place = [int(i) for i in bad.nonzero()[0]]
+    raise InvalidInputError(
+        f"{name}: entry {place} is {tensor[tuple(place)].item()}, one of {int(bad.sum())} that are not finite; "
+        "every entry must be a finite number."
+    )
+
+
+def check_size(tensor: Tensor, name: str, largest: float | None = None) -> None:
+    """Raise unless every entry is finite and at most `largest`, or else small enough for sums of its type to stay finite."""
+    limit = torch.finfo(tensor.dtype).max * 1e-10 if largest is None else largest
+    low, high = torch.aminmax(tensor) if tensor.numel() else (0.0, 0.0)  # one pass; a missing entry spoils both
+    if not (-limit <= low and high <= limit):
+        check_finite(tensor, name)
+        raise InvalidInputError(
+            f"{name}: numbers from {float(low):.3g} to {float(high):.3g}; beyond ±{limit:.1g} sums may overflow: scale them."
+        )
+
+
+def as_distribution(values: ArrayLike, name: str, device: torch.device | str | None = None) -> Tensor:
+    """`values` as float64 rows that are non-negative and sum to one; rounding in the sums is divided out."""
+    tensor = as_float_tensor(values, name, device).double()
+    if tensor.dim() == 0:
+        raise InvalidInputError(f"{name}: expected rows of probabilities, got the single number {float(tensor)}.")
+    check_distribution(tensor, name)
+    total = tensor.sum(dim=-1, keepdim=True)
+    return torch.where((total - 1).abs() > ROUNDING, tensor / total, tensor)
+
+
+def check_distribution(tensor: Tensor, name: str, tolerance: float = 1e-6) -> None:
+    """Raise unless the entries along the last dimension are non-negative and sum to one."""
+    check_finite(tensor, name)
+    if bool((tensor < 0).any()):
+        place = [int(i) for i in (tensor < 0).nonzero()[0]]
+        raise InvalidInputError(
+            f"{name}: entry {place} is {tensor[tuple(place)].item()}; probabilities must be 0 or more."
+        )
+    total = tensor.sum(dim=-1)
+    off = (total - 1).abs() > tolerance
+    if bool(off.any()):
+        place = [int(i) for i in off.nonzero()[0]] if off.dim() else []
+        where = f" {place}" if place else ""
+        raise InvalidInputError(f"{name}: row{where} sums to {total[tuple(place)].item():.9g}; each must sum to 1.")
