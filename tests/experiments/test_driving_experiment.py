@@ -16,9 +16,8 @@ from cautious.evaluation.driving_safety import safety_statistics
 from cautious.experiments.demos import rollouts as drives
 from cautious.experiments.demos.rollouts import drive_both, sample_drive, trained_belief
 from cautious.experiments.driving import experiment as driving
-from cautious.experiments.driving.experiment import run_driving
-from cautious.experiments.driving.settings import SCALES, experiment_at
-from cautious.experiments.executors import engine
+from cautious.experiments.driving.experiment import SCALES, experiment_at, run_driving
+from cautious.experiments.executors import executor
 from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
 from cautious.ops.simplex import uniform_policy
@@ -73,7 +72,7 @@ def test_a_run_holds_everything_a_figure_needs(finished):
 
 def test_a_finished_run_is_not_run_again(finished, tmp_path, monkeypatch):
     store = copy_of(finished, tmp_path / "run")
-    monkeypatch.setattr(engine, "train", None)
+    monkeypatch.setattr(executor, "train", None)
     monkeypatch.setattr(driving, "solve_mdp", None)
     assert run_driving(experiment_at("smoke"), store.folder).numbers("novel-p1") == finished.numbers("novel-p1")
 
@@ -110,7 +109,7 @@ def test_broken_stores_are_named(finished, tmp_path):
 def test_every_figure_redraws_from_a_copied_store_without_training(finished, tmp_path, monkeypatch):
     store = copy_of(finished, tmp_path / "elsewhere")
     shutil.rmtree(store.folder / "belief")
-    monkeypatch.setattr(engine, "train", None)
+    monkeypatch.setattr(executor, "train", None)
     report = write_report(store)
     text = report.read_text(encoding="utf-8")
     for name in FIGURES:
@@ -200,7 +199,7 @@ class TestCommandLine:
         command = ["watch", "driving", "--steps", "1", "--out", "mine", "--gif", "drive.gif"]
         main(command)
         assert {path.name for path in tmp_path.iterdir()} == {"mine", "drive.gif"}
-        monkeypatch.setattr(drives, "belief", None)  # a second time it is there
+        monkeypatch.setattr(drives, "load_or_train", None)  # a second time it is there
         main(command)
 
     def test_bad_requests(self, tmp_path, capsys):

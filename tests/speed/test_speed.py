@@ -14,7 +14,7 @@ from cautious.benchmarking.estimates import Rates, driving_seconds, image_second
 from cautious.benchmarking.plain_solving import plain_decisions
 from cautious.cli.main import main
 from cautious.cli.tables import brief
-from cautious.experiments.driving.settings import experiment_at
+from cautious.experiments.driving.experiment import experiment_at
 from cautious.experiments.images.settings import image_experiment_at
 
 RATES = Rates(1e-3, {32: 1e-4, 512: 2e-4}, 1e-5)

@@ -10,10 +10,9 @@ import torch
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.networks.image import ImageNetwork
 from cautious.benchmarking.measures import seconds
-from cautious.experiments.driving.settings import DrivingExperiment, experiment_at
-from cautious.experiments.images.inputs import available_sets
+from cautious.experiments.driving.experiment import DrivingExperiment, experiment_at
+from cautious.experiments.images.experiment import available_sets, behaviour_study, dial_study, model_study
 from cautious.experiments.images.settings import ImageExperiment, image_experiment_at
-from cautious.experiments.images.studies import behaviour_of, dial_study, model_study
 from cautious.experiments.progress import Tell
 from cautious.solvers.mdp import solve_mdp
 from cautious.worlds.data import ImageSet
@@ -86,7 +85,7 @@ def _study_seconds(experiment: ImageExperiment, device: torch.device) -> list[fl
     longer = experiment.num_iterations / brief.num_iterations / FEW_IMAGES
     return [
         seconds(lambda study=study: study(brief, rewards, images, None)) * longer  # type: ignore[misc]
-        for study in (behaviour_of, dial_study, model_study)
+        for study in (behaviour_study, dial_study, model_study)
     ]
 
 

@@ -50,8 +50,7 @@ class Demo:
     def _show_driving(self) -> None:
         from cautious.cli.console import console, progress_bars, say
         from cautious.cli.tables import result_table
-        from cautious.experiments.driving.experiment import run_driving, stage_name
-        from cautious.experiments.driving.settings import experiment_at
+        from cautious.experiments.driving.experiment import experiment_at, run_driving, stage_name
         from cautious.report.driving.driving_tables import dial_table
         from cautious.report.html import write_report
 

@@ -12,8 +12,7 @@ from cautious.beliefs.ensemble import shipped_folder
 from cautious.beliefs.ensemble_files import DESCRIPTION
 from cautious.beliefs.networks.driving import DrivingEnsemble
 from cautious.errors import MissingFileError
-from cautious.experiments.driving.experiment import belief
-from cautious.experiments.driving.settings import experiment_at
+from cautious.experiments.driving.experiment import experiment_at, load_or_train
 from cautious.experiments.progress import Progress, titled
 from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
@@ -62,7 +61,7 @@ def trained_belief(folder: Path | None, out: Path, progress: Progress | None) ->
     experiment = experiment_at("demo")
     store = Store.create(out, "driving", experiment.as_settings())
     with store.alone():
-        return belief(experiment, store, experiment.default_probability, progress=progress)
+        return load_or_train(experiment, store, experiment.default_probability, progress=progress)
 
 
 def drive_both(

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cautious.experiments.images.experiment import Stage
-from cautious.experiments.images.inputs import TEST_SETS
+from cautious.experiments.images.experiment import TEST_SETS, Stage
 from cautious.experiments.images.settings import Setting, image_experiment_at
 from cautious.experiments.store import Store
 from cautious.types import Regime
