@@ -21,8 +21,8 @@ from cautious.experiments.executors import executor
 from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
 from cautious.ops.simplex import uniform_policy
-from cautious.report.claims.driving_ledger import driving_ledger
-from cautious.report.driving.driving_figures import FIGURES
+from cautious.report.claims.driving import driving_ledger
+from cautious.report.driving.driving_report import FIGURES
 from cautious.report.html import write_report
 from cautious.seeding import make_rng
 from cautious.worlds.driving import driving_world
@@ -139,17 +139,17 @@ def test_the_ledger_judges_by_the_numbers(finished, tmp_path):
     claims = ("DR1", "DR2", "DR3", "DR4", "DR4, each network")
     assert [verdicts[claim].word for claim in claims] == ["shown"] * 5
     assert verdicts["CV1"].word == "not run"  # eight iterations
-    assert verdicts["TH1"].shown
-    assert verdicts["TH2"].shown
+    assert verdicts["TH1"].reproduced
+    assert verdicts["TH2"].reproduced
     standing = ([[0.0, 0.0]] * 3, [0.0, 0.0])
     store = rewritten(copy_of(finished, tmp_path / "standing"), speed=standing, collisions=standing)
     assert [verdict.word for verdict in driving_ledger(store)[:2]] == ["not shown"] * 2  # and nothing warns
     overlapping = ([[1.0, 2.96], [2.0, 2.1], [2.95, 2.95]], [2.94, 2.6])
     store = rewritten(copy_of(finished, tmp_path / "no"), speed=overlapping)
     verdicts = {verdict.claim: verdict for verdict in driving_ledger(store)}
-    assert verdicts["DR1"].word == "not shown"
-    assert verdicts["DR4"].word == "shown"
-    assert verdicts["DR4, each network"].word == "not shown"
+    assert verdicts["DR1"].word == "not reproduced"
+    assert verdicts["DR4"].word == "reproduced"
+    assert verdicts["DR4, each network"].word == "not reproduced"
 
 
 class TestDrives:

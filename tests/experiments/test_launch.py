@@ -15,7 +15,7 @@ from cautious.experiments.executors.executor import LocalExecutor, open_executor
 from cautious.experiments.runs import run_repeats
 from cautious.experiments.store import Store
 from cautious.io.arrays import load_json
-from cautious.report.claims.ledger import ClaimResult
+from cautious.report.claims.base import ClaimResult
 from cautious.report.repeats import tallied, write_tallies
 
 
@@ -89,7 +89,7 @@ def test_the_one_ledger_counts_runs(tmp_path):
         ("C2", 0, 0),
         ("C3", 0, 1),
     ]
-    assert written["claims"][1]["runs"]["1"] == {"verdict": "not shown", "numbers": "False"}
+    assert written["claims"][1]["runs"]["1"] == {"verdict": "not reproduced", "numbers": "False"}
     table = repeats_table(tallies)
     assert table.row_count == 4
     assert [str(cell) for cell in table.columns[2].cells] == ["2 of 2", "1 of 2", "not run", "0 of 1 (1 not run)"]

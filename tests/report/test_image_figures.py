@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 
-import matplotlib.pyplot as plt
 import pytest
 from fake_runs import FakeRun, bearing_out, usual
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from cautious.report.images.image_figures import image_figures
 from cautious.report.plotting import save_figure
@@ -42,8 +42,7 @@ def draw_all(store, render=False):
         figure = draw(store)
         sizes[name] = len(figure.axes)
         if render:
-            figure.canvas.draw()
-        plt.close(figure)
+            FigureCanvasAgg(figure).draw()
     return sizes
 
 

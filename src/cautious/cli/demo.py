@@ -51,7 +51,7 @@ class Demo:
         from cautious.cli.console import console, progress_bars, say
         from cautious.cli.tables import result_table
         from cautious.experiments.driving.experiment import experiment_at, run_driving, stage_name
-        from cautious.report.driving.driving_tables import dial_table
+        from cautious.report.driving.driving_report import dial_table
         from cautious.report.html import write_report
 
         experiment = experiment_at("demo", self.seed)

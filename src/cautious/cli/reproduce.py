@@ -99,7 +99,7 @@ class Reproduce:
                 console.print(result_table(table))
         console.print(ledger_table(verdicts))
         say(f"run: {store.folder}   report: {path}")
-        return any(verdict.shown is False for verdict in verdicts)
+        return any(verdict.reproduced is False for verdict in verdicts)
 
     def _show_repeats(self, runs: dict[int, Store], folder: Path) -> bool:
         """Report each run, and one ledger of all; whether some claim is not borne out somewhere."""

@@ -18,7 +18,7 @@ from cautious.benchmarking.measures import Comparison
 from cautious.evaluation.calibration import Calibration
 from cautious.experiments.demos.first_decisions import DemoResult
 from cautious.experiments.demos.rollouts import Drive
-from cautious.report.claims.ledger import ClaimResult
+from cautious.report.claims.base import ClaimResult
 from cautious.report.driving.animation import caption, terminal_lines
 from cautious.report.repeats import Tally
 from cautious.report.tables import Table as Results
@@ -133,17 +133,19 @@ def ledger_table(verdicts: Sequence[ClaimResult]) -> Table:
         table.add_column(heading)
     colours = {True: "green", False: "red", None: "dim"}
     for verdict in verdicts:
-        table.add_row(verdict.claim, verdict.says, Text(verdict.word, style=colours[verdict.shown]), verdict.numbers)
+        table.add_row(
+            verdict.claim, verdict.says, Text(verdict.word, style=colours[verdict.reproduced]), verdict.numbers
+        )
     return table
 
 
 def repeats_table(tallies: Sequence[Tally]) -> Table:
     """The one ledger of several runs."""
-    table = Table(title="what the paper claims, and how many runs show it", show_lines=True)
-    for heading in ("claim", "the paper", "shown in", "not shown from seed"):
+    table = Table(title="what the paper claims, and how many runs reproduce it", show_lines=True)
+    for heading in ("claim", "the paper", "reproduced in", "not reproduced from seed"):
         table.add_column(heading)
     for tally in tallies:
-        colour = "dim" if not tally.judged else "green" if not tally.missed else "yellow" if tally.shown else "red"
+        colour = "dim" if not tally.judged else "green" if not tally.missed else "yellow" if tally.reproduced else "red"
         missed = ", ".join(map(str, tally.missed))
         table.add_row(tally.claim, tally.says, Text(tally.words, style=colour), missed)
     return table
