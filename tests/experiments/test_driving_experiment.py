@@ -137,13 +137,13 @@ def test_the_ledger_judges_by_the_numbers(finished, tmp_path):
     store = rewritten(copy_of(finished, tmp_path / "yes"), speed=falling, collisions=falling, collision_speed=falling)
     verdicts = {verdict.claim: verdict for verdict in driving_ledger(store)}
     claims = ("DR1", "DR2", "DR3", "DR4", "DR4, each network")
-    assert [verdicts[claim].word for claim in claims] == ["shown"] * 5
+    assert [verdicts[claim].word for claim in claims] == ["reproduced"] * 5
     assert verdicts["CV1"].word == "not run"  # eight iterations
     assert verdicts["TH1"].reproduced
     assert verdicts["TH2"].reproduced
     standing = ([[0.0, 0.0]] * 3, [0.0, 0.0])
     store = rewritten(copy_of(finished, tmp_path / "standing"), speed=standing, collisions=standing)
-    assert [verdict.word for verdict in driving_ledger(store)[:2]] == ["not shown"] * 2  # and nothing warns
+    assert [verdict.word for verdict in driving_ledger(store)[:2]] == ["not reproduced"] * 2  # and nothing warns
     overlapping = ([[1.0, 2.96], [2.0, 2.1], [2.95, 2.95]], [2.94, 2.6])
     store = rewritten(copy_of(finished, tmp_path / "no"), speed=overlapping)
     verdicts = {verdict.claim: verdict for verdict in driving_ledger(store)}

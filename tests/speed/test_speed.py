@@ -10,8 +10,8 @@ import torch
 
 from cautious import CautiousPolicy
 from cautious.benchmarking import machine, measures
-from cautious.benchmarking.estimates import Rates, driving_seconds, image_seconds
-from cautious.benchmarking.plain_solving import plain_decisions
+from cautious.benchmarking.machine import Rates, driving_seconds, image_seconds
+from cautious.benchmarking.plain import plain_decisions
 from cautious.cli.main import main
 from cautious.cli.tables import brief
 from cautious.experiments.driving.experiment import experiment_at

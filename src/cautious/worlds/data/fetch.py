@@ -23,11 +23,11 @@ from cautious.worlds.data.find import DATA_VARIABLE, cache_folder
 from cautious.worlds.data.sources import SETS, SOURCES, RemoteFile, Source, known_set
 
 Tell = Callable[[str, int, int], None]
-"""Hears (file, bytes done, bytes in all)."""
+"""Called with (file, bytes done, bytes in all)."""
 CHUNK = 2**16
 SCRATCH = ".fetch-"
 ABANDONED_AFTER = 600.0
-"""Seconds after which a download that writes nothing is dead; requests gives up long before."""
+"""A download that writes nothing for so many seconds has failed; requests gives up long before."""
 
 
 def fetch_images(
@@ -83,7 +83,7 @@ def _fetch(source: Source, folder: Path, progress: Tell | None) -> list[Path]:
 
 
 def _come(source: Source, files: list[RemoteFile], scratch: Path, progress: Tell | None) -> Iterator[Path]:
-    """Files as they come, each with the right checksum; members of an archive all sound before any is given."""
+    """Files as they come, each with the right checksum; all members of an archive are checked before any is yielded."""
     if source.archive is None:
         for file in files:
             yield _download(source.address, file, scratch, progress)
@@ -93,7 +93,7 @@ def _come(source: Source, files: list[RemoteFile], scratch: Path, progress: Tell
 
 
 def _clear_abandoned(folder: Path) -> None:
-    """Remove what killed downloads left behind: those of now keep writing."""
+    """Remove what killed downloads left behind; running downloads keep writing to their files."""
     for scratch in folder.glob(f"{SCRATCH}*"):
         with suppress(OSError):  # another process has just removed it, or may not be read by this one
             times = [path.stat().st_mtime for path in (scratch, *scratch.iterdir())]
@@ -150,7 +150,7 @@ def _download(address: str, file: RemoteFile, folder: Path, progress: Tell | Non
 
 
 class _Progress:
-    """What pooch asks of a progress bar, told on as (file, done, total)."""
+    """The progress bar that pooch expects; passes on (file, done, total)."""
 
     def __init__(self, title: str, tell: Tell | None) -> None:
         self.title = title
@@ -165,13 +165,13 @@ class _Progress:
             self.tell(self.title, self.done, self.total)
 
     def reset(self) -> None:
-        """Pooch counts once more from the start when all is done; what is done stays done here."""
+        """Ignored: pooch resets the count when a download is complete."""
 
     def close(self) -> None:
         """Nothing to close."""
 
     def finish(self) -> None:
-        """The last word, also on a file that was there or came without a size."""
+        """Report the end, also of a file that existed or came without a size."""
         if self.tell is not None and (not self.total or self.done < self.total):
             self.tell(self.title, max(self.total, 1), max(self.total, 1))
 
