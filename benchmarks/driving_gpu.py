@@ -16,8 +16,8 @@ from cautious.beliefs.networks.driving import DrivingNetwork, familiar_network
 from cautious.beliefs.networks.driving_inputs import NUM_HIDDEN, NUM_PARAMETERS
 from cautious.beliefs.training.epochs import train_plainly
 from cautious.beliefs.training.state import TrainingSettings, TrainState
-from cautious.experiments.driving.settings import experiment_at
-from cautious.experiments.provenance import provenance_line
+from cautious.experiments.driving.experiment import experiment_at
+from cautious.experiments.store import provenance_line
 
 PAPER = experiment_at("paper").training
 STEPS = 3

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 
 from cautious.beliefs.networks.image import ImageNetwork
-from cautious.benchmarking.plain_training import plain_image_network
+from cautious.benchmarking.plain import plain_image_network
 from cautious.seeding import make_rng
 
 

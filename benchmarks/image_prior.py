@@ -12,7 +12,7 @@ import torch
 
 from cautious import CautiousPolicy, RewardEnsemble
 from cautious.beliefs.prior import Prior
-from cautious.experiments.provenance import provenance_line
+from cautious.experiments.store import provenance_line
 from cautious.worlds.data import load_images
 from cautious.worlds.image_tasks import ask_for_help_rewards
 

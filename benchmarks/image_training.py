@@ -17,8 +17,8 @@ from cautious.beliefs.kernels.adam import adam_step
 from cautious.beliefs.kernels.image.step import FusedImageStep
 from cautious.beliefs.kernels.image.tuning import Variant, supported_variants
 from cautious.beliefs.networks.image import LEARNING_RATE
-from cautious.benchmarking.plain_training import plain_image_network
-from cautious.experiments.provenance import provenance_line
+from cautious.benchmarking.plain import plain_image_network
+from cautious.experiments.store import provenance_line
 
 BATCH, ACTIONS = 512, 11
 USEFUL_FLOP = {

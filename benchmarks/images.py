@@ -16,7 +16,7 @@ import torch
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.networks.image import ImageNetwork
 from cautious.benchmarking.measures import image_training
-from cautious.benchmarking.plain_training import plain_image_seconds
+from cautious.benchmarking.plain import plain_image_seconds
 from cautious.experiments.images.experiment import Stage, StageInputs, run_stage
 from cautious.experiments.images.settings import image_experiment_at
 from cautious.worlds.data import ImageSet

@@ -21,7 +21,7 @@ from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.beliefs.training.image_problem import ImageTrainingProblem
 from cautious.beliefs.training.loop import train
 from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
-from cautious.experiments.provenance import provenance_line
+from cautious.experiments.store import provenance_line
 
 REPEATS = 5
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cautious import TabularMDP, driving_world, solve_bandit, solve_mdp
 from cautious.benchmarking.measures import LEVEL, seconds
-from cautious.benchmarking.plain_solving import numpy_loop_over_states, sweep_iterations
+from cautious.benchmarking.plain import numpy_loop_over_states, sweep_iterations
 from cautious.ops.regret import instantaneous_regret, regret_matching, uniform_policy
 from cautious.ops.risk import KofN
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from cautious import KofN, solve_bandit
-from cautious.experiments.provenance import provenance_line
+from cautious.experiments.store import provenance_line
 from cautious.solvers.per_state import play_states
 
 LEVEL = KofN(1, 20)

@@ -28,7 +28,7 @@ from torch import Tensor
 from benchmarks.table_sets import DEVELOPMENT, HELP_REWARD, KINDS, REPORT, SETS, VALIDATION, Problem, load, problem
 from cautious import KofN, RewardEnsemble, fit_ensemble
 from cautious.beliefs.diagnostics import BeliefWarning
-from cautious.experiments.provenance import provenance_line
+from cautious.experiments.store import provenance_line
 from cautious.policy.decision import has_disagreement, ordinary_policy
 from cautious.solvers.per_state import play_states
 from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE

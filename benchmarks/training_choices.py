@@ -20,16 +20,14 @@ from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.training.image_problem import ImageTrainingProblem
 from cautious.beliefs.training.loop import train
 from cautious.cli.console import progress_bar
-from cautious.experiments.images.experiment import reward_table, training_data
-from cautious.experiments.images.inputs import ImageData, load_data
-from cautious.experiments.images.settings import ImageExperiment, Variant, image_experiment_at
-from cautious.experiments.images.studies import behaviour_of
-from cautious.experiments.provenance import provenance_line
+from cautious.experiments.images.experiment import ImageData, behaviour_study, load_data, reward_table, training_problem
+from cautious.experiments.images.settings import EnsembleVariant, ImageExperiment, image_experiment_at
+from cautious.experiments.store import provenance_line
 from cautious.worlds.image_tasks import TASKS, RewardUnit
 
 MEASURES = ("correct_probability", "help_probability", "index")
 
-Way = tuple[str, Variant, ImageTrainingProblem]
+Way = tuple[str, EnsembleVariant, ImageTrainingProblem]
 """What is tried, in words; the settings; what networks learn from."""
 
 
@@ -54,7 +52,7 @@ def draws(experiment: ImageExperiment, data: ImageData) -> Iterator[Way]:
         yield (
             f"{variant.fraction:.0%} of the digits, seed {seed}",
             variant,
-            training_data(experiment, variant, data.train),
+            training_problem(experiment, variant, data.train),
         )
 
 
@@ -75,7 +73,7 @@ def lines(experiment: ImageExperiment, ways: Iterator[Way], data: ImageData, dev
         for name, bit in ((name, bit) for name in ("digits", "fashion") for bit in bits):
             images = data.tests[name]
             rewards = ensemble.rewards(images.images if bit is None else (images.images, bit))
-            numbers, _ = behaviour_of(experiment, rewards, images, None)
+            numbers, _ = behaviour_study(experiment, rewards, images, None)
             help_is = "" if bit is None else ", help available" if bit else ", help unavailable"
             for regime, measured in numbers["behaviour"].items():
                 for measure in MEASURES:
@@ -109,7 +107,7 @@ def main() -> None:
     if models < needed:
         parser.error(f"--models {models}: {', '.join(whole.levels)} need {needed} networks or more.")
 
-    def shorter(variant: Variant) -> Variant:
+    def shorter(variant: EnsembleVariant) -> EnsembleVariant:
         epochs = options.epochs or variant.training.num_epochs
         return replace(variant, training=replace(variant.training, num_models=models, num_epochs=epochs))
 

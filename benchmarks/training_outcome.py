@@ -19,10 +19,9 @@ from torch import Tensor
 
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.training.loop import train
-from cautious.experiments.images.experiment import training_data
-from cautious.experiments.images.inputs import ImageData, load_data
+from cautious.experiments.images.experiment import ImageData, load_data, training_problem
 from cautious.experiments.images.settings import ImageExperiment, image_experiment_at
-from cautious.experiments.provenance import provenance_line
+from cautious.experiments.store import provenance_line
 from cautious.worlds.image_tasks import TASKS
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -30,7 +29,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 def trained(experiment: ImageExperiment, data: ImageData, device: str, kernels: str) -> tuple[Tensor, Tensor, float]:
     """Last epoch's loss [M] and share of test digits named correctly [M] of networks trained one way, and the seconds."""
-    problem = training_data(experiment, experiment.main, data.train, kernels)
+    problem = training_problem(experiment, experiment.main, data.train, kernels)
     started = time.perf_counter()
     found = train(problem, experiment.main.training, device=device)
     seconds = time.perf_counter() - started

@@ -10,7 +10,7 @@ import argparse
 from torch import Tensor
 
 from cautious import RewardEnsemble, solve_bandit
-from cautious.experiments.provenance import provenance_line
+from cautious.experiments.store import provenance_line
 from cautious.types import Regime, Update
 from cautious.worlds.data import load_images
 

@@ -32,7 +32,7 @@ from fuzz_kinds import KINDS, signature
 from fuzz_mutations import mutations_for
 
 from cautious.errors import CautiousError
-from cautious.experiments.provenance import provenance_line
+from cautious.experiments.store import provenance_line
 from cautious.seeding import make_rng
 
 OUTCOMES = ("refused", "same", "different", "crash", "hang", "other error")

@@ -23,11 +23,10 @@ from typing import Any
 
 from cautious.experiments.store import MANIFEST, StageResult, Store
 from cautious.io.atomic import atomic_write
-from cautious.report.claims.ledger import ClaimResult
-from cautious.report.headlines import headline_table
-from cautious.report.images.cells_figure import cells_figure
+from cautious.report.claims.base import ClaimResult
+from cautious.report.headlines import cells_figure, headline_table
 from cautious.report.images.image_run import ImageRun
-from cautious.report.images.reward_units import units_ledger, units_table
+from cautious.report.images.image_tables import units_ledger, units_table
 from cautious.report.plotting import save_figure
 from cautious.report.report_spec import facts_of, figures_of, tables_of
 from cautious.report.summary import (
@@ -67,7 +66,7 @@ The paper's experiments at the paper's sizes: which of its claims are reproduced
 [Every table and figure](results-tables.md); [runs at scale `small`](results-small.md), minutes on two cores.
 
 Differences are ours minus the paper's, in points. A claim is *reproduced* if every row of the ledgers that judges it is
-"shown", *in part* if some are. "Not run" is a claim that a run says nothing about.
+reproduced, *in part* if some are. "Not run": the run says nothing about that claim.
 """
 TABLES_HEAD = """# Results: tables and figures
 

@@ -17,8 +17,7 @@ from pathlib import Path
 
 from cautious.experiments.images.experiment import run_images
 from cautious.experiments.images.settings import SCALES, SETTINGS, Setting, image_experiment_at
-from cautious.experiments.provenance import provenance_line
-from cautious.experiments.store import MANIFEST
+from cautious.experiments.store import MANIFEST, provenance_line
 from cautious.io.atomic import atomic_write
 from cautious.validation import resolve_device
 

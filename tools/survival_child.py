@@ -16,10 +16,9 @@ from pathlib import Path
 from cautious.beliefs.training import loop as training
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.cli.console import progress_bars, run_verb
-from cautious.experiments.driving.experiment import run_driving
-from cautious.experiments.driving.settings import DrivingExperiment
+from cautious.experiments.driving.experiment import DrivingExperiment, run_driving
 from cautious.experiments.images.experiment import run_images
-from cautious.experiments.images.settings import ImageExperiment, Variant
+from cautious.experiments.images.settings import EnsembleVariant, ImageExperiment
 from cautious.report.html import write_report
 
 EXPERIMENT = DrivingExperiment(
@@ -34,7 +33,7 @@ EXPERIMENT = DrivingExperiment(
 TINY_TRAINING = TrainingSettings(num_models=20, num_epochs=1, batch_size=20, learning_rate=1e-3)
 TINY_IMAGES = ImageExperiment(
     "ask-for-help",
-    (Variant("help-0.25", TINY_TRAINING, help_reward=0.25),),
+    (EnsembleVariant("help-0.25", TINY_TRAINING, help_reward=0.25),),
     num_iterations=2,
     num_runs=1,
     num_train=40,

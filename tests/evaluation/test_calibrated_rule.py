@@ -158,17 +158,17 @@ def belief(experience) -> RewardEnsemble:
 
 
 def test_cross_fitting_decides_about_every_row_with_models_that_never_saw_it(belief, experience, monkeypatch):
-    from cautious.evaluation import cross_fitting
+    from cautious.evaluation import calibration
 
     states, rewards = experience
     seen = []
-    refit = cross_fitting.refit
+    refit = calibration.refit
 
     def noting(like, inputs, paid, progress=None):
         seen.append(inputs)
         return refit(like, inputs, paid)
 
-    monkeypatch.setattr(cross_fitting, "refit", noting)
+    monkeypatch.setattr(calibration, "refit", noting)
     told = []
     policy = CautiousPolicy(belief, "1-of-8", num_iterations=50)
     found = calibrate(policy, states, rewards, folds=4, at_most=0.3, progress=lambda *step: told.append(step))

@@ -25,7 +25,7 @@ from cautious.beliefs.training.image_problem import ImageTrainingProblem
 from cautious.beliefs.training.loop import train
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import ClusterError, ClusterWarning, InvalidInputError
-from cautious.experiments.executors.rounding import rounding_fingerprint
+from cautious.experiments.executors.ray_executor import rounding_fingerprint
 from cautious.experiments.images.experiment import run_images
 from cautious.experiments.images.settings import image_experiment_at
 from cautious.experiments.store import Store
@@ -71,12 +71,12 @@ def address(cluster):
 
 
 @pytest.fixture(scope="module")
-def engine(address):
+def executor(address):
     """This process as a driver of that cluster."""
-    from cautious.experiments.executors.ray_cluster import RayEngine
+    from cautious.experiments.executors.ray_executor import RayExecutor
 
     ray.init(address=address, logging_level="ERROR", log_to_driver=False)
-    yield RayEngine()
+    yield RayExecutor()
     ray.shutdown()
 
 
@@ -107,29 +107,29 @@ def shards_in(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in folder.glob("models-*.safetensors")}
 
 
-def test_both_nodes_work_on_one_thread_each(engine):
+def test_both_nodes_work_on_one_thread_each(executor):
     def look(shared, piece, tell):
         time.sleep(0.5)
         return ray.get_runtime_context().get_node_id(), torch.get_num_threads(), shared + piece
 
     found, nodes = {}, set()
     for _ in range(10):  # one node may be ready long before the other
-        engine.run_tasks(look, 10, range(4), torch.device("cpu"), lambda number, now: found.update({number: now}))
-        nodes |= {outcome.result[0] for outcome in found.values()}
+        found.update(executor.run_tasks(look, 10, range(4), torch.device("cpu")))
+        nodes |= {outcome.value[0] for outcome in found.values()}
         if len(nodes) == 2:
             break
     assert len(nodes) == 2
-    assert {number: outcome.result[2] for number, outcome in found.items()} == {n: 10 + n for n in range(4)}
-    assert {outcome.result[1] for outcome in found.values()} == {1}
+    assert {number: outcome.value[2] for number, outcome in found.items()} == {n: 10 + n for n in range(4)}
+    assert {outcome.value[1] for outcome in found.values()} == {1}
     assert all(outcome.seconds >= 0.5 for outcome in found.values())
-    assert (engine.num_workers(torch.device("cpu")), engine.device("auto")) == (2, torch.device("cpu"))
+    assert (executor.num_workers(torch.device("cpu")), executor.device("auto")) == (2, torch.device("cpu"))
     with pytest.raises(InvalidInputError, match="no machine of the cluster offers a GPU"):
-        engine.device("cuda")
+        executor.device("cuda")
     with pytest.raises(InvalidInputError, match="choose 'auto', 'cpu' or 'cuda'"):
-        engine.device("abacus")
+        executor.device("abacus")
 
 
-def test_every_kind_of_network_has_the_same_bits(engine, tmp_path, generator):
+def test_every_kind_of_network_has_the_same_bits(executor, tmp_path, generator):
     rng = np.random.default_rng(0)
     images = rng.integers(256, size=(20, 28, 28), dtype=np.uint8)
     states, paid = torch.rand(30, 3, generator=generator), torch.rand(30, 2, generator=generator)
@@ -144,7 +144,7 @@ def test_every_kind_of_network_has_the_same_bits(engine, tmp_path, generator):
         "module": ModuleTrainingProblem(ModuleNetwork(factory, states), states, paid),
     }
     for name, problem in lessons.items():
-        theirs = engine.train(problem, quick, device="cpu", checkpoint_dir=tmp_path / name)
+        theirs = executor.train(problem, quick, device="cpu", checkpoint_dir=tmp_path / name)
         ours = train(problem, quick)
         assert torch.equal(theirs.models.parameters, ours.parameters), name
         assert torch.equal(theirs.models.losses, ours.losses), name
@@ -156,16 +156,16 @@ def test_every_kind_of_network_has_the_same_bits(engine, tmp_path, generator):
     assert torch.equal(fitted.parameters, theirs.models.parameters)
 
 
-def test_a_worker_that_is_killed_costs_time_only(engine, place, expected, tmp_path):
+def test_a_worker_that_is_killed_costs_time_only(executor, place, expected, tmp_path):
     killed = []
 
     def kill_one(done: int, total: int) -> None:
-        working = processes(place, "ray::do_piece")  # none just after a piece is finished: then the next time
+        working = processes(place, "ray::run_piece")  # none just after a piece is finished: then the next time
         if done and working and not killed:
             killed.append(working[0])
             os.kill(killed[0], signal.SIGKILL)
 
-    found = engine.train(slow_network(), SLOW, device="cpu", checkpoint_dir=tmp_path, progress=kill_one)
+    found = executor.train(slow_network(), SLOW, device="cpu", checkpoint_dir=tmp_path, progress=kill_one)
     assert killed
     assert not Path(f"/proc/{killed[0]}").exists()
     assert torch.equal(found.models.parameters, expected.parameters)
@@ -179,15 +179,15 @@ from pathlib import Path
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have it ignored
 sys.path.insert(0, sys.argv[3])
-from cautious.experiments.executors.engine import open_engine
+from cautious.experiments.executors.executor import open_executor
 from test_cluster import SLOW, slow_network
-with open_engine("ray", sys.argv[1]) as engine:
-    engine.train(slow_network(), SLOW, device="cpu", checkpoint_dir=Path(sys.argv[2]))
+with open_executor("ray", sys.argv[1]) as executor:
+    executor.train(slow_network(), SLOW, device="cpu", checkpoint_dir=Path(sys.argv[2]))
 """
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_driver_that_is_stopped_goes_on_from_what_was_finished(engine, address, place, expected, tmp_path, how):
+def test_a_driver_that_is_stopped_goes_on_from_what_was_finished(executor, address, place, expected, tmp_path, how):
     arguments = [sys.executable, "-c", DRIVER, address, str(tmp_path), str(Path(__file__).parent)]
     driver = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -199,9 +199,9 @@ def test_a_driver_that_is_stopped_goes_on_from_what_was_finished(engine, address
         driver.wait()
     before = shards_in(tmp_path)
     assert 1 <= len(before) < 4
-    assert wait_until(lambda: not processes(place, "ray::do_piece")), "its tasks end with it"
+    assert wait_until(lambda: not processes(place, "ray::run_piece")), "its tasks end with it"
     told = []
-    found = engine.train(
+    found = executor.train(
         familiar_network(0.5), SLOW, device="cpu", checkpoint_dir=tmp_path, progress=lambda *now: told.append(now)
     )
     after = shards_in(tmp_path)
@@ -211,18 +211,18 @@ def test_a_driver_that_is_stopped_goes_on_from_what_was_finished(engine, address
     assert torch.equal(found.models.parameters, expected.parameters)
 
 
-def test_an_error_of_ours_comes_back_as_it_was_raised(engine, monkeypatch):
+def test_an_error_of_ours_comes_back_as_it_was_raised(executor, monkeypatch):
     def refuse(shared, piece, tell):
         raise InvalidInputError("piece=1 is refused.")
 
     with pytest.raises(InvalidInputError, match=r"^piece=1 is refused\.$"):
-        engine.run_tasks(refuse, None, [1], torch.device("cpu"), lambda number, outcome: None)
-    monkeypatch.setattr("cautious.experiments.executors.ray_cluster.package_versions", lambda: {"torch": "1.0"})
+        list(executor.run_tasks(refuse, None, [1], torch.device("cpu")))
+    monkeypatch.setattr("cautious.experiments.executors.ray_executor.package_versions", lambda: {"torch": "1.0"})
     with pytest.raises(ClusterError, match=r"has torch .*, not 1\.0; .*install the same versions"):
-        engine.run_tasks(refuse, None, [1], torch.device("cpu"), lambda number, outcome: None)
+        list(executor.run_tasks(refuse, None, [1], torch.device("cpu")))
 
 
-def test_a_worker_that_rounds_otherwise_is_named(engine, cluster):
+def test_a_worker_that_rounds_otherwise_is_named(executor, cluster):
     """A third node whose torch and oneDNN use other instructions, as on a machine with another kind of CPU."""
     other = cluster.add_node(
         num_cpus=1,
@@ -233,8 +233,8 @@ def test_a_worker_that_rounds_otherwise_is_named(engine, cluster):
 
     def everywhere(count: int) -> None:
         for _ in range(20):
-            engine.run_tasks(where, None, range(3), torch.device("cpu"), lambda number, now: found.append(now))
-            if len({outcome.result for outcome in found}) == count:
+            found.extend(now for _, now in executor.run_tasks(where, None, range(3), torch.device("cpu")))
+            if len({outcome.value for outcome in found}) == count:
                 break
 
     def where(shared, piece, tell):
@@ -243,19 +243,19 @@ def test_a_worker_that_rounds_otherwise_is_named(engine, cluster):
 
     try:
         assert wait_until(lambda: ray.cluster_resources().get("CPU") == 3)
-        with pytest.warns(ClusterWarning, match=rf"worker {platform.node()} .* rounds otherwise than this machine"):
+        with pytest.warns(ClusterWarning, match=rf"worker {platform.node()} .* rounds differently from this machine"):
             everywhere(3)
     finally:
         cluster.remove_node(other)
     assert wait_until(lambda: ray.cluster_resources().get("CPU") == 2)
-    by_node = {outcome.result: outcome.rounding for outcome in found}
+    by_node = {outcome.value: outcome.rounding for outcome in found}
     assert sorted(by_node.values()).count(rounding_fingerprint("cpu")) == 2  # and no warning about these two
 
 
-def test_one_that_fails_stops_those_beside_it(engine):
-    from cautious.experiments.executors.ray_cluster import RayEngine
+def test_one_that_fails_stops_those_beside_it(executor):
+    from cautious.experiments.executors.ray_executor import RayExecutor
 
-    own = RayEngine()  # it is of no use afterwards
+    own = RayExecutor()  # it is of no use afterwards
 
     def sleep(shared, piece, tell):
         time.sleep(8)
@@ -265,10 +265,10 @@ def test_one_that_fails_stops_those_beside_it(engine):
         raise InvalidInputError("enough")
 
     def long() -> None:
-        own.run_tasks(sleep, None, range(2), torch.device("cpu"), lambda number, outcome: None)
+        list(own.run_tasks(sleep, None, range(2), torch.device("cpu")))
 
     with pytest.raises(InvalidInputError, match="enough"):
-        own.side_by_side([long, fail])
+        own.run_all([long, fail])
     assert ray.available_resources().get("CPU", 0) < 2  # it was not waited for what is of no more use
     assert wait_until(lambda: ray.available_resources().get("CPU") == 2)
 
@@ -298,14 +298,14 @@ def assert_same_run(one: Store, other: Store) -> None:
     assert plain(dict(one.manifest)) == plain(dict(other.manifest))
 
 
-def test_ask_for_help_is_stored_with_the_same_bits(engine, smoke_run, tmp_path, monkeypatch):
+def test_ask_for_help_is_stored_with_the_same_bits(executor, smoke_run, tmp_path, monkeypatch):
     monkeypatch.delenv("CAUTIOUS_DATA", raising=False)
     monkeypatch.setenv("CAUTIOUS_CACHE", str(tmp_path / "cache"))
     here, told = smoke_run("ask-for-help"), set()
     there = run_images(
         image_experiment_at("ask-for-help", "smoke"),
         tmp_path / "run",
-        engine=engine,
+        executor=executor,
         progress=lambda title, done, total: told.add((title, done, total)),
     )
     assert_same_run(here, there)
@@ -318,10 +318,10 @@ def test_reproduce_driving_on_a_cluster_twice(address, smoke_run, tmp_path):
     done = subprocess.run(call, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "seed 1: training" in done.stderr
-    assert "how many runs show it" in done.stdout
+    assert "how many runs reproduce it" in done.stdout
     assert_same_run(smoke_run("driving"), Store.open(tmp_path / "seed-0"))
     assert Store.open(tmp_path / "seed-1").manifest["settings"]["training"]["seed"] == 1
     ledger = json.loads((tmp_path / "repeats.json").read_text())
     assert ledger["seeds"] == [0, 1]
     bound = next(row for row in ledger["claims"] if row["claim"] == "TH1")
-    assert (bound["shown"], bound["judged"], bound["runs"]["1"]["verdict"]) == (2, 2, "shown")
+    assert (bound["shown"], bound["judged"], bound["runs"]["1"]["verdict"]) == (2, 2, "reproduced")

@@ -16,14 +16,13 @@ from cautious.evaluation.driving_safety import safety_statistics
 from cautious.experiments.demos import rollouts as drives
 from cautious.experiments.demos.rollouts import drive_both, sample_drive, trained_belief
 from cautious.experiments.driving import experiment as driving
-from cautious.experiments.driving.experiment import run_driving
-from cautious.experiments.driving.settings import SCALES, experiment_at
-from cautious.experiments.executors import engine
+from cautious.experiments.driving.experiment import SCALES, experiment_at, run_driving
+from cautious.experiments.executors import executor
 from cautious.experiments.store import Store
 from cautious.ops.regret import uniform_policy
 from cautious.ops.risk import KofN
-from cautious.report.claims.driving_ledger import driving_ledger
-from cautious.report.driving.driving_figures import FIGURES
+from cautious.report.claims.driving import driving_ledger
+from cautious.report.driving.driving_report import FIGURES
 from cautious.report.html import write_report
 from cautious.seeding import make_rng
 from cautious.worlds.driving import driving_world
@@ -73,7 +72,7 @@ def test_a_run_holds_everything_a_figure_needs(finished):
 
 def test_a_finished_run_is_not_run_again(finished, tmp_path, monkeypatch):
     store = copy_of(finished, tmp_path / "run")
-    monkeypatch.setattr(engine, "train", None)
+    monkeypatch.setattr(executor, "train", None)
     monkeypatch.setattr(driving, "solve_mdp", None)
     assert run_driving(experiment_at("smoke"), store.folder).numbers("novel-p1") == finished.numbers("novel-p1")
 
@@ -110,7 +109,7 @@ def test_broken_stores_are_named(finished, tmp_path):
 def test_every_figure_redraws_from_a_copied_store_without_training(finished, tmp_path, monkeypatch):
     store = copy_of(finished, tmp_path / "elsewhere")
     shutil.rmtree(store.folder / "belief")
-    monkeypatch.setattr(engine, "train", None)
+    monkeypatch.setattr(executor, "train", None)
     report = write_report(store)
     text = report.read_text(encoding="utf-8")
     for name in FIGURES:
@@ -138,19 +137,19 @@ def test_the_ledger_judges_by_the_numbers(finished, tmp_path):
     store = rewritten(copy_of(finished, tmp_path / "yes"), speed=falling, collisions=falling, collision_speed=falling)
     verdicts = {verdict.claim: verdict for verdict in driving_ledger(store)}
     claims = ("DR1", "DR2", "DR3", "DR4", "DR4, each network")
-    assert [verdicts[claim].word for claim in claims] == ["shown"] * 5
+    assert [verdicts[claim].word for claim in claims] == ["reproduced"] * 5
     assert verdicts["CV1"].word == "not run"  # eight iterations
-    assert verdicts["TH1"].shown
-    assert verdicts["TH2"].shown
+    assert verdicts["TH1"].reproduced
+    assert verdicts["TH2"].reproduced
     standing = ([[0.0, 0.0]] * 3, [0.0, 0.0])
     store = rewritten(copy_of(finished, tmp_path / "standing"), speed=standing, collisions=standing)
-    assert [verdict.word for verdict in driving_ledger(store)[:2]] == ["not shown"] * 2  # and nothing warns
+    assert [verdict.word for verdict in driving_ledger(store)[:2]] == ["not reproduced"] * 2  # and nothing warns
     overlapping = ([[1.0, 2.96], [2.0, 2.1], [2.95, 2.95]], [2.94, 2.6])
     store = rewritten(copy_of(finished, tmp_path / "no"), speed=overlapping)
     verdicts = {verdict.claim: verdict for verdict in driving_ledger(store)}
-    assert verdicts["DR1"].word == "not shown"
-    assert verdicts["DR4"].word == "shown"
-    assert verdicts["DR4, each network"].word == "not shown"
+    assert verdicts["DR1"].word == "not reproduced"
+    assert verdicts["DR4"].word == "reproduced"
+    assert verdicts["DR4, each network"].word == "not reproduced"
 
 
 class TestDrives:
@@ -200,7 +199,7 @@ class TestCommandLine:
         command = ["watch", "driving", "--steps", "1", "--out", "mine", "--gif", "drive.gif"]
         main(command)
         assert {path.name for path in tmp_path.iterdir()} == {"mine", "drive.gif"}
-        monkeypatch.setattr(drives, "belief", None)  # a second time it is there
+        monkeypatch.setattr(drives, "load_or_train", None)  # a second time it is there
         main(command)
 
     def test_bad_requests(self, tmp_path, capsys):

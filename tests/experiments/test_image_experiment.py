@@ -12,14 +12,14 @@ from cautious import RewardEnsemble, solve_bandit
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 from cautious.evaluation.image_behaviour import behaviour
-from cautious.experiments.images import studies as image_studies
-from cautious.experiments.images.experiment import load_data, run_images, stages_of, training_data
+from cautious.experiments.images import experiment as image_experiment
+from cautious.experiments.images.experiment import load_data, run_images, stages_of, training_problem
 from cautious.experiments.images.settings import (
     SCALES,
     SETTINGS,
+    EnsembleVariant,
     ImageExperiment,
     Setting,
-    Variant,
     image_experiment_at,
 )
 from cautious.worlds.data import ImageSet, load_images
@@ -31,7 +31,7 @@ FULL_DATA = os.environ.get("CAUTIOUS_DATA")
 TRAINING = TrainingSettings(num_models=20, num_epochs=1, batch_size=20, learning_rate=1e-3)
 TINY = ImageExperiment(
     "ask-for-help",
-    (Variant("help-0.25", TRAINING, help_reward=0.25), Variant("help-0.5", TRAINING, help_reward=0.5)),
+    (EnsembleVariant("help-0.25", TRAINING, help_reward=0.25), EnsembleVariant("help-0.5", TRAINING, help_reward=0.5)),
     num_iterations=4,
     num_runs=2,
     num_train=60,
@@ -106,7 +106,7 @@ def test_draws_are_of_different_digits_and_have_no_other_study(scale: str):
     assert [one.training.seed for one in experiment.variants] == [3, 4, 5, 6, 7, 8]
     assert {(one.fraction, one.noise, one.help_reward) for one in experiment.variants} == {(0.01, 0.1, 0.25)}
     digits = load_images("digits", "train")
-    lessons = [training_data(experiment, one, digits)._rewards[0] for one in experiment.variants[:2]]
+    lessons = [training_problem(experiment, one, digits)._rewards[0] for one in experiment.variants[:2]]
     assert not torch.equal(*lessons)
     images = load_data(replace(experiment, num_train=60, num_test=20))
     assert {stage.study for stage in stages_of(experiment, experiment.main, images)} == {"behaviour"}
@@ -133,21 +133,21 @@ def test_unknown_names_are_refused(tmp_path):
 
 def test_a_variant_trains_on_what_it_says():
     digits = load_images("digits", "train")
-    problem = training_data(TINY, TINY.variants[1], digits)
+    problem = training_problem(TINY, TINY.variants[1], digits)
     assert torch.equal(problem._rewards[0], ask_for_help_rewards(digits.labels, 0.5).float())
     extent = image_experiment_at("data-extent", "small")
     for variant in extent.variants:
-        problem = training_data(extent, variant, digits)
+        problem = training_problem(extent, variant, digits)
         assert problem.num_samples == round(6000 * variant.fraction)
         noise = problem._rewards[0][:, 10].double() - 0.25
         assert 0.05 < float(noise.std()) < 0.15
     bits = image_experiment_at("help-if-available", "small")
-    problem = training_data(bits, bits.main, digits)
+    problem = training_problem(bits, bits.main, digits)
     assert problem.network.help_bit
     assert problem._rewards[:, 0, 10].tolist() == pytest.approx([-11 / 90, 0.05])
     assert float(problem._rewards[:, :, :10].max()) == pytest.approx(1)
     printed = image_experiment_at("help-if-available", "small", setting="as-printed")
-    problem = training_data(printed, printed.main, digits)
+    problem = training_problem(printed, printed.main, digits)
     assert problem._rewards[:, 0, 10].tolist() == pytest.approx([-11 / 9, 0.05])
     assert float(problem._rewards[:, :, :10].max()) == pytest.approx(10)
 
@@ -243,11 +243,9 @@ def test_letters_take_part_where_they_are_at_hand(tmp_path):
 
 
 def test_networks_that_only_ever_ask_for_help_have_no_index():
-    from cautious.experiments.images.studies import behaviour_of
-
     rewards = torch.zeros(20, 20, 11)
     rewards[..., 10] = 1
-    numbers, _ = behaviour_of(TINY, rewards, load_data(TINY).tests["fashion"], None)
+    numbers, _ = image_experiment.behaviour_study(TINY, rewards, load_data(TINY).tests["fashion"], None)
     assert numbers["optim"]["index"] == {"mean": None, "half_width": None}
     assert numbers["optim"]["help_share"]["mean"] == 1
 
@@ -269,10 +267,10 @@ def test_levels_solved_one_at_a_time_have_the_same_bits(monkeypatch):
     pictures = torch.zeros(30, 28, 28, dtype=torch.uint8)
     images = ImageSet("digits", "test", pictures, torch.arange(30) % 10, "made up")
     experiment = image_experiment_at("ask-for-help", "smoke")
-    together, arrays = image_studies.behaviour_of(experiment, rewards, images, None)
-    monkeypatch.setattr(image_studies, "SOLVED_ENTRIES", 0)
+    together, arrays = image_experiment.behaviour_study(experiment, rewards, images, None)
+    monkeypatch.setattr(image_experiment, "SOLVED_ENTRIES", 0)
     told = []
-    apart, others = image_studies.behaviour_of(
+    apart, others = image_experiment.behaviour_study(
         experiment, rewards, images, lambda done, total: told.append((done, total))
     )
     assert together["behaviour"] == apart["behaviour"]

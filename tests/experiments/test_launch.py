@@ -1,4 +1,4 @@
-"""Engines by name, repeats, and their one ledger; no cluster is needed here."""
+"""Executors by name, repeats, and their one ledger; no cluster is needed here."""
 
 from __future__ import annotations
 
@@ -11,26 +11,24 @@ import pytest
 from cautious.cli.main import main
 from cautious.cli.reproduce import repeats_table
 from cautious.errors import BadFileError, CautiousError, ClusterError, InvalidInputError, MissingPackageError
-from cautious.experiments.executors import ray_connection as connect
-from cautious.experiments.executors.engine import LocalEngine, open_engine
-from cautious.experiments.repeats import run_repeats
+from cautious.experiments.executors.executor import LocalExecutor, open_executor
+from cautious.experiments.runs import run_repeats
 from cautious.experiments.store import Store
 from cautious.io.arrays import load_json
-from cautious.report.claims.ledger import ClaimResult
+from cautious.report.claims.base import ClaimResult
 from cautious.report.repeats import tallied, write_tallies
 
 
-def test_an_unknown_engine_is_refused():
-    with pytest.raises(InvalidInputError, match="choose one of 'local', 'ray'"), open_engine("dask"):
+def test_an_unknown_executor_is_refused():
+    with pytest.raises(InvalidInputError, match="choose one of 'local', 'ray'"), open_executor("dask"):
         pass
-    with pytest.raises(InvalidInputError, match="goes with --engine ray"), open_engine("local", "127.0.0.1:6379"):
+    with pytest.raises(InvalidInputError, match="goes with --engine ray"), open_executor("local", "127.0.0.1:6379"):
         pass
 
 
 def test_without_ray_it_says_how_to_get_it(monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(sys.modules, "ray", None)
-    for name in ("cluster", "connect"):
-        monkeypatch.delitem(sys.modules, f"cautious.experiments.launch.{name}", raising=False)
+    monkeypatch.delitem(sys.modules, "cautious.experiments.executors.ray_executor", raising=False)
     with pytest.raises(SystemExit) as stop:
         main(["reproduce", "driving", "--scale", "smoke", "--engine", "ray", "--out", str(tmp_path / "run")])
     assert stop.value.code == 2
@@ -41,25 +39,21 @@ def test_without_ray_it_says_how_to_get_it(monkeypatch, tmp_path, capsys):
 
 def test_something_else_at_the_address_is_given_up_in_time(monkeypatch):
     pytest.importorskip("ray")
-    monkeypatch.setattr(connect, "CONNECT_SECONDS", 3.0)
+    from cautious.experiments.executors import ray_executor
+
+    monkeypatch.setattr(ray_executor, "CONNECT_SECONDS", 3.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(ClusterError, match=rf"{address}.*no answer within 3 s"), connect.connected(address):
+        with pytest.raises(ClusterError, match=rf"{address}.*no answer within 3 s"), ray_executor.connected(address):
             pass
 
 
-def test_a_local_engine_does_one_thing_after_another():
+def test_a_local_executor_runs_one_piece_after_another():
     order = []
-    engine = LocalEngine()
-    assert engine.side_by_side([lambda: order.append("a"), lambda: order.append("b")]) == [None, None]
-    engine.each(
-        lambda shared, piece, tell: shared * piece,
-        10,
-        [1, 2],
-        lambda piece, result: order.append((piece, result)),
-        device="cpu",
-        title="",
-    )
+    executor = LocalExecutor()
+    assert executor.run_all([lambda: order.append("a"), lambda: order.append("b")]) == [None, None]
+    for piece, result in executor.map(lambda shared, piece, _: shared * piece, 10, [1, 2], device="cpu", title=""):
+        order.append((piece, result))
     assert order == ["a", "b", (1, 10), (2, 20)]
 
 
@@ -70,7 +64,7 @@ def test_repeats_have_a_seed_a_folder_and_a_title_each(tmp_path):
         progress("training", 1, 2)
         return Store.create(folder, "driving", {"seed": seed})
 
-    runs = run_repeats(run, tmp_path, 5, 2, LocalEngine(), lambda *now: told.append(now))
+    runs = run_repeats(run, tmp_path, 5, 2, LocalExecutor(), lambda *now: told.append(now))
     assert {seed: store.folder.name for seed, store in runs.items()} == {5: "seed-5", 6: "seed-6"}
     assert [store.manifest["settings"]["seed"] for store in runs.values()] == [5, 6]
     assert told == [("seed 5: training", 1, 2), ("seed 6: training", 1, 2)]
@@ -95,7 +89,7 @@ def test_the_one_ledger_counts_runs(tmp_path):
         ("C2", 0, 0),
         ("C3", 0, 1),
     ]
-    assert written["claims"][1]["runs"]["1"] == {"verdict": "not shown", "numbers": "False"}
+    assert written["claims"][1]["runs"]["1"] == {"verdict": "not reproduced", "numbers": "False"}
     table = repeats_table(tallies)
     assert table.row_count == 4
     assert [str(cell) for cell in table.columns[2].cells] == ["2 of 2", "1 of 2", "not run", "0 of 1 (1 not run)"]

@@ -21,7 +21,7 @@ NUM_LABELS = {"digits": 10, "fashion": 10, "letters": 26}
 
 
 class FakeRun:
-    """Builds a store; by default one that bears every claim out at the paper's sizes."""
+    """Builds a store; by default one that reproduces every claim at the paper's sizes."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ BY_VARIANT = {
 
 
 def bearing_out(folder, task, **options):
-    """A complete run that bears every claim of its task out."""
+    """A complete run that reproduces every claim of its task."""
     run = FakeRun(folder, task, **options)
     for variant in run.variants:
         for images in run.sets:

@@ -7,9 +7,8 @@ import torch
 from fake_runs import bearing_out, usual
 
 from cautious.report.claims.base import NotRunError
-from cautious.report.claims.data_extent_draws import interval_of_another, interval_of_mean
-from cautious.report.claims.image_ledger import image_ledger
-from cautious.report.report_spec import figures_of, tables_of
+from cautious.report.claims.data_extent import interval_of_another, interval_of_mean
+from cautious.report.report_spec import figures_of, image_ledger, tables_of
 
 HELP_AT_ONE = {"all": (0.1,) * 4, "optim": 0.1}
 
@@ -39,7 +38,7 @@ def test_intervals_by_hand():
 
 def test_no_rise_over_draws_is_shown_without_another_run(tmp_path):
     found = verdicts(draws(tmp_path, [-5, -6, -7, -5, -6, -7]))["DE1, over draws"]
-    assert found.word == "shown"
+    assert found.word == "reproduced"
     assert "rise -6.00 ± 0.94 points over 6 draws of 250 networks" in found.numbers
 
 
@@ -50,16 +49,16 @@ def test_a_rise_is_compared_with_that_at_ten_percent(tmp_path):
     assert verdicts(run)["DE1, over draws"].word == "not run"
     assert "the rise at 10 % is in another run" in verdicts(run)["DE1, over draws"].numbers
     found = verdicts(run, whole)["DE1, over draws"]
-    assert found.word == "shown"
+    assert found.word == "reproduced"
     assert "at 10 % +81.00; one draw of 2,000 networks +0.00" in found.numbers
     # a mean under a third will not do if the interval reaches above it
-    assert verdicts(draws(tmp_path / "many", many), whole)["DE1, over draws"].word == "not shown"
+    assert verdicts(draws(tmp_path / "many", many), whole)["DE1, over draws"].word == "not reproduced"
 
 
 def test_a_cell_counts_if_near_the_mean_or_inside_the_interval(tmp_path):
     whole = bearing_out(tmp_path / "whole", "data-extent")
     run = bearing_out(tmp_path / "draws", "data-extent", setting="draws")
-    assert verdicts(run, whole)["DE3, over draws"].word == "shown"
+    assert verdicts(run, whole)["DE3, over draws"].word == "reproduced"
     assert "20 of 20 cells within 2 points" in verdicts(run, whole)["DE3, over draws"].numbers
     assert "10 and 100 %: 40 of 40 within 2" in verdicts(run, whole)["DE3, over draws"].numbers
     usually = usual(run, run.variants[0], "digits")
@@ -73,7 +72,7 @@ def test_a_cell_counts_if_near_the_mean_or_inside_the_interval(tmp_path):
 
     # 3 points off, but draws differ by as much; and 3 points off, all alike
     varied, alike = correct([0, 6, 1, 5, 2, 4]), correct([3.0, 3.1, 2.9, 3.0, 3.1, 2.9])
-    assert (varied.word, alike.word) == ("shown", "not shown")
+    assert (varied.word, alike.word) == ("reproduced", "not reproduced")
     assert "19 of 20 cells within 2 points of the mean over draws" in varied.numbers
     assert "20 either way" in varied.numbers
     assert "farthest +3.00 (single-image, correct, 1-of-20)" in alike.numbers

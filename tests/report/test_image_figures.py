@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 
-import matplotlib.pyplot as plt
 import pytest
 from fake_runs import FakeRun, bearing_out, usual
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from cautious.report.images.image_figures import image_figures
 from cautious.report.plotting import save_figure
@@ -42,8 +42,7 @@ def draw_all(store, render=False):
         figure = draw(store)
         sizes[name] = len(figure.axes)
         if render:
-            figure.canvas.draw()
-        plt.close(figure)
+            FigureCanvasAgg(figure).draw()
     return sizes
 
 
@@ -51,8 +50,8 @@ def draw_all(store, render=False):
 @pytest.mark.parametrize("task", TASKS)
 def test_a_smoke_run_draws_without_training(task, smoke_run, tmp_path, monkeypatch):
     store = smoke_run(task)
-    monkeypatch.setattr("cautious.experiments.executors.engine.train", None)
-    monkeypatch.setattr("cautious.experiments.images.studies.solve_bandit", None)
+    monkeypatch.setattr("cautious.experiments.executors.executor.train", None)
+    monkeypatch.setattr("cautious.experiments.images.experiment.solve_bandit", None)
     assert set(draw_all(store, render=task == "help-if-available")) == expected(task, ("digits", "fashion"))
     name, (_, draw) = next(iter(image_figures(store).items()))
     save_figure(draw(store), tmp_path / f"{name}.png")

@@ -1,4 +1,4 @@
-"""Every claim about images: shown by a run that bears it out, not shown when its rule is broken, not run when it cannot be."""
+"""Every claim about images: reproduced, not reproduced when its rule is broken, not run when a stage is missing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from fake_runs import HELP, INDEX, bearing_out, scaled, usual
 
 from cautious.experiments.images.settings import Setting
-from cautious.report.claims.image_ledger import CLAIMS, image_ledger
 from cautious.report.images.image_run import ImageRun
+from cautious.report.report_spec import IMAGE_CLAIMS, image_ledger
 
 ROWS = {
     "ask-for-help": (
@@ -52,12 +52,12 @@ def verdicts(run):
 
 
 @pytest.mark.parametrize("task", ROWS)
-def test_a_run_like_the_paper_bears_every_claim_out(task, tmp_path):
+def test_a_run_like_the_paper_reproduces_every_claim(task, tmp_path):
     found = verdicts(bearing_out(tmp_path, task))
     assert tuple(found) == (*ROWS[task], "CV1", "CO1")
-    words = dict.fromkeys(found, "shown") | dict.fromkeys(OBSERVATIONS & set(found), "observation")
+    words = dict.fromkeys(found, "reproduced") | dict.fromkeys(OBSERVATIONS & set(found), "observation")
     assert {claim: verdict.word for claim, verdict in found.items()} == words
-    assert set(ROWS) == set(CLAIMS)
+    assert set(ROWS) == set(IMAGE_CLAIMS)
 
 
 def changed(chosen, regime, place, value):
@@ -154,7 +154,9 @@ def test_breaking_a_rule_breaks_its_claim_and_no_other(claim, tmp_path):
     before = usual(run, variant, images, bit)
     run.behaviour(variant, images, bit, **before | {quantity: become(before.get(quantity))})
     found = verdicts(run)
-    assert {name for name, verdict in found.items() if verdict.word == "not shown"} == {claim} | ALSO.get(claim, set())
+    assert {name for name, verdict in found.items() if verdict.word == "not reproduced"} == {claim} | ALSO.get(
+        claim, set()
+    )
     assert all(verdict.numbers for verdict in found.values())
 
 
@@ -164,7 +166,7 @@ def test_small_runs_are_judged_by_their_orderings_only(tmp_path):
     assert {name for name, verdict in found.items() if verdict.word == "not run"} == compared
     assert "40 models and 6,000 digits" in found["AH3, the paper's numbers"].numbers
     assert "1-of-20 29.00" in found["AH3, the paper's numbers"].numbers
-    assert found["AH3"].word == "shown"
+    assert found["AH3"].word == "reproduced"
 
 
 def test_without_letters_their_claims_are_not_run(tmp_path):
@@ -173,7 +175,7 @@ def test_without_letters_their_claims_are_not_run(tmp_path):
         of_letters = {name for name in found if "letters" in name or name in ("AH4", "AH7", "NO3", "NO3, optim")}
         of_letters |= {"AH4, the paper's numbers"} & set(found)
         assert {name for name, verdict in found.items() if verdict.word == "not run"} == of_letters
-        assert all(found[name].numbers == "not run: no letters at hand" for name in of_letters)
+        assert all(found[name].numbers == "not run: no letters available" for name in of_letters)
 
 
 def test_a_subset_of_the_letters_is_said(tmp_path):
@@ -204,7 +206,7 @@ def test_rewards_of_help_that_were_run_are_shown_while_others_are_missing(tmp_pa
     run = bearing_out(tmp_path, "help-if-available")
     (tmp_path / "help-0.2-fashion-available.json").unlink()
     found = verdicts(run)
-    assert (found["HA5"].word, found["HA5, letters"].word) == ("not run", "shown")
+    assert (found["HA5"].word, found["HA5, letters"].word) == ("not run", "reproduced")
     assert "stage help-0.2-fashion-available is missing; so far help-0.02 / help-0.05, %" in found["HA5"].numbers
     assert "1-of-20 40.00 / 80.00" in found["HA5"].numbers
     (tmp_path / "help-0.02-fashion-available.json").unlink()
@@ -222,7 +224,7 @@ def test_letters_that_look_like_digits(tmp_path):
     table[0, ord("b") - ord("a"), 10] = 0.5
     run.store.save("help-0.25-letters", numbers, arrays)
     found = verdicts(run)["AH7"]
-    assert found.word == "not shown"
+    assert found.word == "not reproduced"
     assert "50.00 % help; the others: 45.00 %" in found.numbers
 
 
@@ -233,7 +235,7 @@ def test_values_that_still_move_have_not_levelled_off(tmp_path):
     arrays["all-states-sampled_value"][2, :, -20:] += 0.1
     run.store.save("non-obvious-fashion", numbers, arrays)
     found = verdicts(run)["CV1"]
-    assert found.word == "not shown"
+    assert found.word == "not reproduced"
     assert "non-obvious fashion, all-images" in found.numbers
     short = bearing_out(tmp_path / "short", "non-obvious", num_iterations=59)
     assert verdicts(short)["CV1"].word == "not run"
@@ -242,7 +244,10 @@ def test_values_that_still_move_have_not_levelled_off(tmp_path):
 def test_differences_below_the_papers_last_decimal_are_ties(tmp_path):
     run = bearing_out(tmp_path, "ask-for-help")
     before = usual(run, "help-0.25", "digits")
-    for rises_to, word in ((0.00029, "shown"), (0.00031, "not shown")):  # from 0.020 % to 0.029 %, and to 0.031 %
+    for rises_to, word in (
+        (0.00029, "reproduced"),
+        (0.00031, "not reproduced"),
+    ):  # from 0.020 % to 0.029 %, and to 0.031 %
         help_on_digits = before["help"] | {"all": (0.0002, rises_to, 0.0002, 0.0002)}
         run.behaviour("help-0.25", "digits", **before | {"help": help_on_digits})
         assert verdicts(run)["AH2, all-images"].word == word
@@ -253,16 +258,16 @@ def test_small_steps_do_not_add_up_to_a_tie(tmp_path):
     before = usual(run, "help-0.25", "digits")
     climbing = before["help"] | {"all": (0.0002, 0.00026, 0.00032, 0.0002)}
     run.behaviour("help-0.25", "digits", **before | {"help": climbing})
-    assert verdicts(run)["AH2, all-images"].word == "not shown"
+    assert verdicts(run)["AH2, all-images"].word == "not reproduced"
 
 
 def test_an_observation_has_numbers_and_no_verdict(tmp_path):
     run = bearing_out(tmp_path, "non-obvious")
     run.behaviour("non-obvious", "fashion", index=INDEX | {"optim": 4.0})
     found = verdicts(run)["NO2, optim"]
-    assert (found.shown, found.word) == (None, "observation")
+    assert (found.reproduced, found.word) == (None, "observation")
     assert "optim 4.00, the highest level 5.00" in found.numbers
-    assert [verdict.claim for verdict in image_ledger(run.store) if verdict.shown is False] == []
+    assert [verdict.claim for verdict in image_ledger(run.store) if verdict.reproduced is False] == []
 
 
 @pytest.mark.parametrize("task", ["non-obvious", "help-if-available"])
@@ -278,7 +283,7 @@ def test_help_that_is_never_asked_for_on_digits_is_in_order(tmp_path):
     run = bearing_out(tmp_path, "ask-for-help")
     before = usual(run, "help-0.25", "digits")
     run.behaviour("help-0.25", "digits", **before | {"help": before["help"] | {"all": (0.0,) * 4}})
-    assert verdicts(run)["AH2, all-images"].word == "shown"
+    assert verdicts(run)["AH2, all-images"].word == "reproduced"
 
 
 def test_the_text_of_the_paper_wants_twenty_times_optim(tmp_path):
@@ -287,5 +292,5 @@ def test_the_text_of_the_paper_wants_twenty_times_optim(tmp_path):
     run.behaviour(
         "help-0.25", "fashion", None, **before | {"help": before["help"] | {"optim": 0.045}}
     )  # 0.89 / 0.045 = 19.8
-    assert verdicts(run)["AH5, the paper's numbers"].word == "not shown"
-    assert verdicts(run)["AH5"].word == "shown"
+    assert verdicts(run)["AH5, the paper's numbers"].word == "not reproduced"
+    assert verdicts(run)["AH5"].word == "reproduced"

@@ -15,13 +15,13 @@ from cautious.experiments.store import Store
 from cautious.report.html import write_report
 from cautious.report.images.image_run import ImageRun
 from cautious.report.plotting import save_figure
-from cautious.report.report_spec import CONTENTS, chosen_of, facts_of, figures_of, ledger_of, tables_of
+from cautious.report.report_spec import REPORTS, chosen_of, facts_of, figures_of, ledger_of, tables_of
 
 TASKS = ("ask-for-help", "non-obvious", "help-if-available", "data-extent")
 
 
 def test_every_experiment_has_a_report():
-    assert set(CONTENTS) == {*TASKS, "driving"}
+    assert set(REPORTS) == {*TASKS, "driving"}
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -8,8 +8,7 @@ from fake_runs import HELP, LEVELS, FakeRun, bearing_out, usual
 
 from cautious.errors import InvalidInputError
 from cautious.report.images.image_run import ImageRun, as_tensor
-from cautious.report.images.image_tables import image_tables
-from cautious.report.images.network_tables import networks_table
+from cautious.report.images.image_tables import image_tables, networks_table
 from cautious.report.paper import (
     SETTINGS_TABLE,
     Printed,

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 from fake_runs import bearing_out, scaled, usual
 
-from cautious.report.claims.image_ledger import image_ledger
-from cautious.report.claims.ledger import ClaimResult
-from cautious.report.headlines import HEADLINES, headline_table
-from cautious.report.images.cells_figure import GROUPS, cells_figure, cells_of
+from cautious.report.claims.base import ClaimResult
+from cautious.report.headlines import GROUPS, HEADLINES, cells_figure, cells_of, headline_table
 from cautious.report.images.image_run import ImageRun
-from cautious.report.images.reward_units import units_ledger, units_table
+from cautious.report.images.image_tables import units_ledger, units_table
 from cautious.report.plotting import save_figure
+from cautious.report.report_spec import image_ledger
 from cautious.report.summary import (
     CLAIMS,
     ClaimSummary,
@@ -116,8 +115,8 @@ def test_both_units_stand_beside_the_paper(runs, tmp_path):
     printed.behaviour("help-0.05", "digits", True, **before | {"help": scaled(before["help"], 0.1)})
     ledger = units_ledger(image_ledger(tenths.store), image_ledger(printed.store))
     claims = {row[0]: row[2:] for row in ledger.rows}
-    assert claims["HA4"][0].startswith("**shown**: 32 of 32 cells")
-    assert claims["HA4"][1].startswith("**not shown**")
+    assert claims["HA4"][0].startswith("**reproduced**: 32 of 32 cells")
+    assert claims["HA4"][1].startswith("**not reproduced**")
     assert "CO1" not in claims
 
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from cautious.cli.tables import brief
 
 from cautious import CautiousPolicy
 from cautious.benchmarking import machine, measures
-from cautious.benchmarking.estimates import Rates, driving_seconds, image_seconds
-from cautious.benchmarking.plain_solving import plain_decisions
-from cautious.cli.bench import brief
+from cautious.benchmarking.machine import Rates, driving_seconds, image_seconds
+from cautious.benchmarking.plain import plain_decisions
 from cautious.cli.main import main
-from cautious.experiments.driving.settings import experiment_at
+from cautious.experiments.driving.experiment import experiment_at
 from cautious.experiments.images.settings import image_experiment_at
 
 RATES = Rates(1e-3, {32: 1e-4, 512: 2e-4}, 1e-5)

@@ -21,8 +21,8 @@ from cautious.worlds.driving_rules import (
     car_moves,
     network_image,
     obstacle_moves,
-    outcome,
     pair_features,
+    step_events,
 )
 
 STATISTICS = ("speed", "collisions", "collision_speed", "lane_changes")
@@ -49,7 +49,7 @@ class TestCounts:
         assert torch.bincount(speeds(world)[world.pairs[:, 0]]).tolist() == [128, 396, 582, 608]
         columns = torch.tensor([state.column for state in world.states])
         assert torch.bincount(columns[world.pairs[:, 0]]).tolist() == [390, 467, 467, 390]
-        what = [outcome(world.states[s], world.states[t]) for s, t in world.pairs.tolist()]
+        what = [step_events(world.states[s], world.states[t]) for s, t in world.pairs.tolist()]
         assert (sum(o.collisions > 0 for o in what), sum(o.offroad for o in what)) == (284, 934)
         expected = {-10: 60, -9: 84, -7: 30, -6: 72, -4: 92, -3: 212, -2: 200, -1: 120, 0: 160, 1: 200, 2: 288, 3: 196}
         assert reward_histogram(world) == expected
@@ -62,7 +62,7 @@ class TestCounts:
         assert world.mdp.dynamics.matrix.nnz == 7680
         assert len(world.pairs) == 5674
         assert torch.bincount(speeds(world)[world.pairs[:, 0]]).tolist() == [392, 1266, 1938, 2078]
-        what = [outcome(world.states[s], world.states[t]) for s, t in world.pairs.tolist()]
+        what = [step_events(world.states[s], world.states[t]) for s, t in world.pairs.tolist()]
         counts = [
             sum(o.collisions > 0 for o in what),
             sum(o.collisions == 2 for o in what),
@@ -160,7 +160,7 @@ class TestSteps:
 
     def test_collisions_by_hand(self):
         def hits(state, following):
-            return outcome(DrivingState(*state), DrivingState(*following)).collisions
+            return step_events(DrivingState(*state), DrivingState(*following)).collisions
 
         assert hits((2, 2, None, (1, 2)), (2, 2, None, None)) == 1  # passed and gone
         assert hits((2, 2, None, (0, 2)), (2, 2, None, (2, 2))) == 1  # reached

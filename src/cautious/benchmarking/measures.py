@@ -1,4 +1,4 @@
-"""Each kind of work the plain way and ours, on this machine, one after the other."""
+"""Speed-ups on this machine: each kind of work by this package and by a plain implementation."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.beliefs.training.image_problem import ImageTrainingProblem
 from cautious.beliefs.training.loop import train
 from cautious.beliefs.training.state import TrainingSettings
-from cautious.benchmarking.plain_solving import numpy_loop_over_states, plain_decisions, sweep_iterations
-from cautious.benchmarking.plain_training import (
+from cautious.benchmarking.plain import (
     DRIVING_BATCH,
+    numpy_loop_over_states,
+    plain_decisions,
     plain_driving_seconds,
     plain_image_network,
     plain_image_seconds,
+    sweep_iterations,
 )
 from cautious.ops.risk import KofN
 from cautious.policy.policy import CautiousPolicy
@@ -40,7 +42,7 @@ LEVEL = KofN(1, 20)
 
 @dataclass(frozen=True)
 class Comparison:
-    """One kind of work, the plain way and ours, in seconds."""
+    """One kind of work by a plain implementation and by this package, in seconds."""
 
     work: str
     plain_way: str
@@ -49,7 +51,7 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """How many times as long the plain way takes."""
+        """The speed-up: how many times as long the plain implementation takes."""
         return self.plain / self.ours
 
 
@@ -64,18 +66,18 @@ def seconds(work: Callable[[], object], repeats: int = 1) -> float:
 
 
 def driving_training(num_models: int, num_epochs: int, plain_epochs: int, device: torch.device | str) -> Comparison:
-    """A driving model and epoch: one network after another, and stacked."""
+    """Seconds per driving model and epoch: a plain loop over networks, and all networks stacked."""
     plain_driving_seconds(2)
     plain = plain_driving_seconds(plain_epochs)
     network = familiar_network(0.5)
     train(network, TrainingSettings(num_models, 2, DRIVING_BATCH, 1e-4, 1e-5), device=device)
     settings = TrainingSettings(num_models, num_epochs, DRIVING_BATCH, 1e-4, 1e-5)
     ours = seconds(lambda: train(network, settings, device=device)) / (num_models * num_epochs)
-    return Comparison("train a driving network, an epoch", "one after another, PyTorch", plain, ours)
+    return Comparison("train a driving network for one epoch", "one after another, PyTorch", plain, ours)
 
 
 def image_training(batch_size: int, num_images: int, num_models: int, device: torch.device | str) -> Comparison:
-    """A model and image: one network after another, and stacked; forward, backward and Adam."""
+    """Seconds per model and image of a training step: a plain loop over networks, and all networks stacked."""
     plain = plain_image_seconds(batch_size, max(1, num_images // batch_size), device=device)
     digits = load_images("digits", "train", EMBEDDED)
     problem = ImageTrainingProblem(digits.images[:num_images], ask_for_help_rewards(digits.labels[:num_images]))
@@ -83,12 +85,12 @@ def image_training(batch_size: int, num_images: int, num_models: int, device: to
     settings = TrainingSettings(num_models, 1, batch_size, LEARNING_RATE)
     ours = seconds(lambda: train(problem, settings, device=device)) / (num_models * problem.num_samples)
     return Comparison(
-        f"train an image network, an image (batch {batch_size})", "one after another, PyTorch", plain, ours
+        f"train an image network on one image (batch {batch_size})", "one after another, PyTorch", plain, ours
     )
 
 
 def driving_solving(num_models: int, num_iterations: int, plain_iterations: int) -> Comparison:
-    """k-of-N on the novel driving world: Bellman sweeps for every sampled model, and one factorisation a policy."""
+    """k-of-N on the novel driving world: Bellman sweeps for every sampled model, and one factorisation per policy."""
     mdp = driving_world(novel=True, appearance_probability=0.5).mdp
     rewards = torch.randn(num_models, 784, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     solve_mdp(mdp, rewards, LEVEL, num_iterations=2)
@@ -112,7 +114,7 @@ def state_solving(num_states: int, num_models: int, num_iterations: int, plain_s
 
 
 class BenchmarkPair(NamedTuple):
-    """A belief, and the same models as modules of their own; states as each of the two takes them."""
+    """A belief and the same models as single modules, with states as each of the two takes them."""
 
     belief: RewardEnsemble
     networks: list[nn.Module]
@@ -120,22 +122,22 @@ class BenchmarkPair(NamedTuple):
     inputs: Tensor
 
 
-def deciding(twice: BenchmarkPair, count: int, plain_count: int, repeats: int = 1) -> Comparison:
+def deciding(pair: BenchmarkPair, count: int, plain_count: int, repeats: int = 1) -> Comparison:
     """Decisions in some states: one network, state and iteration after another, and `CautiousPolicy.decide`.
 
     Args:
-        twice: The belief.
+        pair: The belief.
         count: States to decide in.
-        plain_count: States to decide in the plain way, which is scaled up.
+        plain_count: States for the plain implementation, whose time is scaled up.
         repeats: Calls of which the median counts.
     """
-    policy = CautiousPolicy(twice.belief, LEVEL)
-    states, inputs = twice.states[:count], twice.inputs[:plain_count]
+    policy = CautiousPolicy(pair.belief, LEVEL)
+    states, inputs = pair.states[:count], pair.inputs[:plain_count]
     policy.decide(states[:1])
     ours = seconds(lambda: policy.decide(states), repeats)
-    plain = seconds(lambda: plain_decisions(twice.networks, inputs, LEVEL, 200), repeats) * count / plain_count
+    plain = seconds(lambda: plain_decisions(pair.networks, inputs, LEVEL, 200), repeats) * count / plain_count
     what = "one observation" if count == 1 else f"{count:,} observations"
-    work = f"decide on {what}, {twice.belief.num_models} {twice.belief.network.name} models"
+    work = f"decide on {what}, {pair.belief.num_models} {pair.belief.network.name} models"
     return Comparison(work, "loop over models, states, iterations", plain, ours)
 
 
@@ -148,7 +150,7 @@ def image_belief(name: str = "fashion") -> BenchmarkPair:
 
 
 def vector_belief(num_models: int = 100, num_inputs: int = 8, num_actions: int = 4) -> BenchmarkPair:
-    """A belief about vectors, untrained: its models differ about nearly every state, so that games are played.
+    """A belief about vectors, untrained: its models differ about nearly every state, so that every state has to be solved.
 
     Beside `image_belief`, which `cautious bench` measures; `benchmarks/` measures both.
     """

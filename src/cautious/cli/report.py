@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from cautious.experiments.store import Store
-    from cautious.report.claims.ledger import ClaimResult
+    from cautious.report.claims.base import ClaimResult
     from cautious.report.tables import Table as ReportTable
 
 
@@ -90,6 +90,6 @@ def ledger_table(results: Sequence[ClaimResult]) -> Table:
 
     colours = {True: "green", False: "red", None: "dim"}
     headings = ("claim", "the paper", "verdict", "numbers")
-    rows = [(one.claim, one.says, Text(one.word, colours[one.shown]), one.numbers) for one in results]
+    rows = [(one.claim, one.says, Text(one.word, colours[one.reproduced]), one.numbers) for one in results]
     title = "the paper's claims, and what this run shows"
     return make_table(title, headings, rows, text_columns=headings, show_lines=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
     from rich.table import Table
 
-    from cautious.experiments.executors.engine import Engine
+    from cautious.experiments.executors.executor import Executor
     from cautious.experiments.store import Store
     from cautious.progress import TitledProgress
     from cautious.report.repeats import Tally
@@ -60,23 +60,23 @@ class Reproduce:
     def run(self) -> None:
         """Train, solve, judge, report."""
         from cautious.cli.console import progress_bars, say
-        from cautious.experiments.executors.engine import open_engine
-        from cautious.experiments.repeats import run_repeats
+        from cautious.experiments.executors.executor import open_executor
+        from cautious.experiments.runs import run_repeats
         from cautious.validation import parse_count
 
         parse_count(self.repeats, "repeats")
         parts = (self.task, *([] if self.setting == "main" else [self.setting]), self.scale)
         folder = self.out or Path("runs") / "-".join(parts)
-        with open_engine(self.engine, self.address) as engine, progress_bars() as progress:
-            device = engine.device(self.device)
+        with open_executor(self.engine, self.address) as executor, progress_bars() as progress:
+            device = executor.device(self.device)
 
             def run(seed: int, place: Path, tell: TitledProgress) -> Store:
-                return self._run_experiment(seed, place, device, engine, tell)
+                return self._run_experiment(seed, place, device, executor, tell)
 
             if self.repeats == 1:
                 runs = {self.seed: run(self.seed, folder, progress)}
             else:
-                runs = run_repeats(run, folder, self.seed, self.repeats, engine, progress)
+                runs = run_repeats(run, folder, self.seed, self.repeats, executor, progress)
         missed = self._show(runs[self.seed]) if self.repeats == 1 else self._show_repeats(runs, folder)
         if self.scale == "smoke":
             say(
@@ -102,7 +102,7 @@ class Reproduce:
                 console.print(result_table(table))
         console.print(ledger_table(verdicts))
         say(f"run: {store.folder}   report: {path}")
-        return any(verdict.shown is False for verdict in verdicts)
+        return any(verdict.reproduced is False for verdict in verdicts)
 
     def _show_repeats(self, runs: dict[int, Store], folder: Path) -> bool:
         """Report each run, and one ledger of all; True if some run does not reproduce some claim."""
@@ -123,15 +123,14 @@ class Reproduce:
         return any(tally.missed for tally in tallies)
 
     def _run_experiment(
-        self, seed: int, folder: Path, device: torch.device, engine: Engine, progress: TitledProgress
+        self, seed: int, folder: Path, device: torch.device, executor: Executor, progress: TitledProgress
     ) -> Store:
         from cautious.errors import InvalidInputError
-        from cautious.experiments.driving.experiment import run_driving
-        from cautious.experiments.driving.settings import experiment_at
+        from cautious.experiments.driving.experiment import experiment_at, run_driving
         from cautious.experiments.images.experiment import run_images
         from cautious.experiments.images.settings import image_experiment_at
 
-        options: dict[str, Any] = {"device": device, "progress": progress, "engine": engine}
+        options: dict[str, Any] = {"device": device, "progress": progress, "executor": executor}
         if self.task != "driving":
             experiment = image_experiment_at(self.task, self.scale, seed, self.setting)
             return run_images(experiment, folder, data=self.data, **options)
@@ -150,7 +149,7 @@ def repeats_table(tallies: Sequence[Tally]) -> Table:
 
     rows = []
     for tally in tallies:
-        colour = "dim" if not tally.judged else "green" if not tally.missed else "yellow" if tally.shown else "red"
+        colour = "dim" if not tally.judged else "green" if not tally.missed else "yellow" if tally.reproduced else "red"
         rows.append((tally.claim, tally.says, Text(tally.words, colour), ", ".join(map(str, tally.missed))))
     headings = ("claim", "the paper", "reproduced in", "not reproduced with seed")
     title = "the paper's claims, and how many runs reproduce them"

@@ -1,1 +1,1 @@
-"""How cautious was it: behaviour and safety of policies, measured exactly."""
+"""Behaviour and safety of policies, measured exactly; calibration of the level."""

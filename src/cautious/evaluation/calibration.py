@@ -1,4 +1,4 @@
-"""The dial, calibrated: as careful as possible while familiar decisions stay what they ordinarily are, with a guarantee."""
+"""Calibration: the most cautious level that changes at most a given share of familiar decisions, with a guarantee."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.familiar_spread import FamiliarSpread, in_units_of
+from cautious.beliefs.fit import refit, with_needed
+from cautious.beliefs.networks.image import images_are_bytes
 from cautious.errors import InvalidInputError
-from cautious.evaluation.cross_fitting import on_fresh_states
 from cautious.ops.rates import (
     above_p_value,
     average_bound,
@@ -29,7 +32,8 @@ from cautious.policy.decision import departs, spread_of
 from cautious.policy.fallback import FallbackRule
 from cautious.policy.policy import CautiousPolicy
 from cautious.progress import Progress, as_progress
-from cautious.validation import LARGEST_COUNT, as_number, parse_choice
+from cautious.seeding import make_rng
+from cautious.validation import LARGEST_COUNT, as_float_tensor, as_number, check_shape, parse_choice, parse_count
 
 
 class CalibrationWarning(UserWarning):
@@ -46,10 +50,10 @@ class Measure(StrEnum):
 
 
 class Guarantee(StrEnum):
-    """What kind of promise."""
+    """The kind of guarantee."""
 
     CONFIDENCE = "confidence"
-    """With the confidence asked for, over the draw of the familiar states, the rate is at most `at_most`."""
+    """With the given confidence, over the draw of the familiar states, the rate is at most `at_most`."""
     AVERAGE = "average"
     """On average over that draw the rate is at most `at_most`: above it for some draws, below for others."""
 
@@ -130,13 +134,13 @@ def calibrate(
         if not 0 < as_number(value) < 1:
             raise InvalidInputError(f"{name}={value!r} must be between 0 and 1, both excluded.")
     kind, promise = parse_choice(Measure, measure, "measure"), parse_choice(Guarantee, guarantee, "guarantee")
-    told = as_progress(progress, "calibrating")
+    report = as_progress(progress, "calibrating")
     if isinstance(own, FallbackRule):
         if kind != Measure.DECISIONS:
             raise InvalidInputError(f"measure={measure!r}: a FallbackRule has decisions only; leave it out.")
-        scores = on_fresh_states(partial(_scores, own), own.policy, familiar_states, rewards, folds, told)
+        scores = on_fresh_states(partial(_scores, own), own.policy, familiar_states, rewards, folds, report)
         return _calibrated_rule(own, scores, at_most, confidence, promise)
-    losses = on_fresh_states(partial(_losses, kind), own, familiar_states, rewards, folds, told)
+    losses = on_fresh_states(partial(_losses, kind), own, familiar_states, rewards, folds, report)
     return _calibrated_level(own.level.n, losses, at_most, confidence, kind, promise)
 
 
@@ -293,3 +297,61 @@ def _warn_of_no_referral(
         )
     text = few or cause
     warnings.warn(f"{text} A threshold that refers nothing came out.", CalibrationWarning, stacklevel=4)
+
+
+# Cross-fitting: decisions about the training states by models that never saw them
+
+Decide = Callable[[CautiousPolicy, Any, Progress | None], Tensor]
+"""What is known of states under a policy's belief: (policy, states [B, ...], progress) -> [..., B]."""
+
+
+def on_fresh_states(
+    decide: Decide, policy: CautiousPolicy, states: Any, rewards: Any, folds: int, progress: Progress | None
+) -> Tensor:
+    """What `decide` says about states that no model saw: these, or with `rewards` those of the training, by cross-fitting.
+
+    The states are cut into parts; for each, the belief is trained again without it and decides about it.
+
+    Args:
+        decide: The question about states.
+        policy: Whose belief.
+        states: Familiar states, [S, ...].
+        rewards: None if the belief was not trained on them; else what each action paid in them, [S, A], NaN where not tried.
+        folds: How many parts.
+        progress: Told (parts done, parts in all) or, without `rewards`, what `decide` tells.
+
+    Returns:
+        [..., S], in the order of the parts; states that alone know an action are always learned from, and left out here;
+        a part of such states only is passed over.
+    """
+    if rewards is None:
+        return decide(policy, states, progress)
+    belief, paid = policy.belief, as_float_tensor(rewards, "rewards")
+    inputs = torch.as_tensor(states) if images_are_bytes(states) else as_float_tensor(states, "familiar_states")
+    if not isinstance(belief, RewardEnsemble):
+        raise InvalidInputError(
+            "rewards: cross-fitting trains the belief again, and only one that fit_ensemble made says how; leave it out, and "
+            "give familiar states that the belief was not made from."
+        )
+    check_shape(paid, "S A", "rewards", S=len(inputs), A=belief.num_actions)
+    count = parse_count(folds, "folds", 2)
+    if count > len(inputs):
+        raise InvalidInputError(f"folds={count} exceeds the {len(inputs)} states there are.")
+    order = torch.from_numpy(make_rng(int(belief.settings.get("seed", 0)), "folds").permutation(len(inputs)))
+    parts = []
+    for fold in range(count):
+        rest = torch.from_numpy(np.delete(np.arange(len(inputs)), order[fold::count].numpy()))
+        familiar, left_out = with_needed(~paid.isnan(), rest, order[fold::count])
+        if len(left_out):  # none: a part of states that alone know an action has nothing to decide about
+            again = refit(belief, inputs[familiar], paid[familiar])
+            parts.append(
+                decide(CautiousPolicy.from_description(policy.describe(), again, None), inputs[left_out], None)
+            )
+        if progress is not None:
+            progress(fold + 1, count)
+    if not parts:
+        raise InvalidInputError(
+            f"folds={count}: no part can be left out of the training, because its states alone know an action; give more "
+            "experience."
+        )
+    return torch.cat(parts, dim=-1)

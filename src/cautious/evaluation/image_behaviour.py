@@ -1,4 +1,4 @@
-"""How cautious was it, on images: what a policy does, overall and by label, in both readings of "frequency"."""
+"""Behaviour of policies on images: how often each action is taken, overall and by label, in both readings of "frequency"."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def behaviour(policy: Tensor, help_action: int | None, labels: Tensor | None = N
     Args:
         policy: [..., S, A].
         help_action: Which action is help, if any.
-        labels: The right actions [S], where there are any: only digits have them.
+        labels: The right actions [S], if there are any: only digits have them.
 
     Returns:
         ``index`` and ``index_help_as_zero``; with a help action ``help_probability`` and ``help_share``; with labels
@@ -76,3 +76,44 @@ def behaviour(policy: Tensor, help_action: int | None, labels: Tensor | None = N
         found["correct_probability"] = correct_frequency(policy, labels)
         found["correct_share"] = correct_frequency(chosen, labels)
     return found
+
+
+def behaviour_of_networks(
+    rewards: Tensor, help_action: int | None, right: Tensor | None, labels: Tensor, num_labels: int
+) -> tuple[dict[str, dict[str, float | None]], dict[str, Tensor]]:
+    """Behaviour of each network's own greedy policy ("optim"), averaged over the networks.
+
+    Args:
+        rewards: [M, S, A].
+        help_action: Which action is help, if any.
+        right: The right actions [S], if there are any.
+        labels: Of all images, [S].
+        num_labels: How many there are.
+
+    Returns:
+        Quantity -> its mean over networks with the 95 % interval; and arrays: the frequency of each action by label and
+        overall, and each quantity per network.
+    """
+    by_quantity: dict[str, list[Tensor]] = {}
+    by_label = []
+    for block in rewards.split(max(1, 2**24 // (rewards.shape[1] * rewards.shape[2]))):  # greedy policies are as large
+        greedy = most_likely(block)  # [m, S, A]
+        for name, values in behaviour(greedy, help_action, right).items():
+            by_quantity.setdefault(name, []).append(values.cpu())
+        by_label.append(frequencies_by_label(greedy, labels, num_labels).sum(dim=0).cpu())
+    per_network = {name: torch.cat(parts).double() for name, parts in by_quantity.items()}
+    table = torch.stack(by_label).sum(dim=0) / len(rewards)
+    counts = torch.bincount(labels, minlength=num_labels).to(table.dtype)
+    overall = (table * counts[:, None]).sum(dim=0) / counts.sum()
+    arrays = {"optim-by_label": table, "optim-actions": overall}
+    arrays |= {f"optim-{name}": values for name, values in per_network.items()}
+    return {name: _mean_and_interval(values) for name, values in per_network.items()}, arrays
+
+
+def _mean_and_interval(values: Tensor) -> dict[str, float | None]:
+    """Mean of the known values, and half the width of its 95 % interval; None where there are none."""
+    known = values[~values.isnan()]
+    if not len(known):
+        return {"mean": None, "half_width": None}
+    deviation = float(known.std(correction=0))
+    return {"mean": float(known.mean()), "half_width": 1.96 * deviation / len(known) ** 0.5}

@@ -1,27 +1,33 @@
-"""A run on disk: what was asked, with what, on which machine, and what came out, stage by stage.
+"""A run on disk: its settings, its provenance (versions, hardware, commit, date), and its results, stage by stage.
 
     manifest.json            settings, versions, hardware, commit, date, where data came from
     <stage>.json             numbers of a finished stage
     <stage>.safetensors      its arrays
     <stage>.parts            pieces of an unfinished stage
 
-A stage is written whole; one that is there is finished, so that an interrupted run goes on where it was. It knows the
-checksum of its arrays, and the run that it belongs to.
+The numbers of a stage are written last and atomically: a stage whose JSON file exists is finished, so that an interrupted run
+resumes with the first missing stage. A stage records the checksum of its arrays, and the run that it belongs to.
 """
 
 from __future__ import annotations
 
+import datetime
+import functools
+import importlib.metadata
+import os
+import platform
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from filelock import FileLock, Timeout
 from torch import Tensor
 
 from cautious.errors import BadFileError, FolderInUseError
-from cautious.experiments.provenance import UNKNOWN, identity, package_versions, provenance
 from cautious.io.arrays import (
     FILES,
     FORMAT,
@@ -37,15 +43,18 @@ from cautious.io.atomic import SUFFIX, clear_abandoned, translate_os_errors
 
 MANIFEST = "manifest.json"
 RUN = "run"
-"""The entry of a stage that says which one it is, of which run: a hash of its name and of what the manifest asks for."""
+"""The entry of a stage that identifies it: a hash of its name and of the run's experiment and settings."""
 MADE_WITH = "made_with"
-"""The entry of a stage with the commit and versions that made it, where they are not those that began the run."""
+"""The entry of a stage with the commit and versions that made it, where they differ from the manifest's."""
 
 ENTRIES = ("format", FILES, RUN, MADE_WITH)
-"""Of a stage's file, beside its numbers."""
+"""Entries of a stage's file that are not its numbers."""
 
 StageResult = tuple[dict[str, Any], dict[str, Tensor]]
-"""What a stage comes to: numbers and arrays."""
+"""What a stage produces: numbers and arrays."""
+
+PACKAGES = ("cautious", "torch", "numpy", "scipy")
+UNKNOWN = "not installed"
 
 
 class Store:
@@ -55,27 +64,27 @@ class Store:
         """Wrap an opened folder."""
         self.folder = folder
         self.manifest = manifest
-        self._asked = [manifest["experiment"], manifest["settings"]]
+        self._hashed = [manifest["experiment"], manifest["settings"]]
         self._checked = manifest["format"] == FORMAT
 
     @classmethod
     def create(
         cls, folder: Path | str, experiment: str, settings: Mapping[str, Any], origins: Mapping[str, str] | None = None
     ) -> Store:
-        """Start a run in `folder`, or go on with the one that is there; refuse one with other settings or of another version.
+        """Start a run in `folder`, or resume the one that is there; refuse one with other settings or of another version.
 
         Args:
-            folder: Where the run lives.
+            folder: Of the run.
             experiment: Its name.
-            settings: What decides the results.
+            settings: Everything that decides the results.
             origins: Where its data came from, in words; the same data from elsewhere is the same run.
         """
         path = Path(folder) / MANIFEST
         if not path.exists():
             with _alone_in(Path(folder)):
-                if not path.exists():  # nor made by another process in the meantime
-                    asked = {"format": FORMAT, "experiment": experiment, "settings": dict(settings)}
-                    save_json(path, asked | provenance() | ({} if origins is None else {"origins": dict(origins)}))
+                if not path.exists():  # another process may have written it before this one had the lock
+                    manifest = {"format": FORMAT, "experiment": experiment, "settings": dict(settings)} | provenance()
+                    save_json(path, manifest | ({} if origins is None else {"origins": dict(origins)}))
         store = cls.open(folder)
         _refuse_another_version(store)
         _refuse_if_different(store, experiment, settings)
@@ -96,13 +105,13 @@ class Store:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep the folder to this process while it writes; refuse it if another one is at work there."""
+        """Hold the folder's lock for the duration of the block; refuse the folder if another process has it."""
         with _alone_in(self.folder):
             self._tidy()
             yield
 
     def _tidy(self) -> None:
-        """Remove what a killed process had no time to: pieces of stages that are finished, and temporary files."""
+        """Remove what a killed process left behind: pieces of finished stages, and temporary files."""
         for parts in self.folder.glob("*.parts"):
             if self.has(parts.stem):
                 shutil.rmtree(parts, ignore_errors=True)
@@ -110,7 +119,7 @@ class Store:
             clear_abandoned(folder)
 
     def parts(self, stage: str) -> Store:
-        """Where pieces of a stage are kept until it is finished, so that an interruption costs one piece at most."""
+        """The store of a stage's pieces while it is unfinished, so that an interruption costs one piece at most."""
         return Store(self._path(stage, "parts"), self.manifest)
 
     def stages(self) -> list[str]:
@@ -130,29 +139,27 @@ class Store:
         files: Mapping[str, str] | None = None,
         provenance: Mapping[str, Any] | None = None,
     ) -> None:
-        """Finish a stage: arrays first, numbers last, since those mark it as done.
+        """Write a finished stage: arrays first, numbers last, because the numbers mark it as finished.
 
         Args:
             stage: Its name.
-            numbers: What came out.
-            arrays: The same, where it is large.
-            files: Checksums of what else belongs to the stage, by path below the run's folder.
-            provenance: What made it (`Store.provenance`), if not this process.
+            numbers: Its results.
+            arrays: Its large results.
+            files: Checksums of other files of the stage, by path below the run's folder.
+            provenance: Commit and versions that made it (`Store.provenance`), if not this process.
         """
         if provenance is None:
             pieces, provenance = self.parts(stage), {}
             for piece in pieces.stages():
                 provenance |= pieces.provenance(piece)
             provenance |= self.unlike_the_manifest(_flat(identity()))
-        own = dict(files or {})
+        checksums = dict(files or {})
         if arrays:
             path = self._path(stage, "safetensors")
-            own[path.name] = save_tensors(path, arrays)
-        save_json(
-            self._path(stage, "json"),
-            {"format": FORMAT, **numbers, RUN: self._identity(stage)} | _entry(provenance),
-            own,
-        )
+            checksums[path.name] = save_tensors(path, arrays)
+        entries = {"format": FORMAT, **numbers, RUN: self._identity(stage)}
+        entries |= {MADE_WITH: dict(provenance)} if provenance else {}
+        save_json(self._path(stage, "json"), entries, checksums)
         shutil.rmtree(self._path(stage, "parts"), ignore_errors=True)
 
     def numbers(self, stage: str) -> dict[str, Any]:
@@ -160,17 +167,17 @@ class Store:
         return {name: value for name, value in self._described(stage).items() if name not in ENTRIES}
 
     def provenance(self, stage: str) -> dict[str, Any]:
-        """Commit and versions that made a finished stage, where they are not the manifest's; else empty."""
+        """Commit and versions that made a finished stage, as far as they differ from the manifest's."""
         return dict(self._described(stage).get(MADE_WITH, {}))
 
     def made_by(self, stage: str) -> dict[str, Any]:
-        """The same with what the manifest says of it."""
+        """Commit and versions that made a finished stage, complete."""
         return self._begun_with() | self.provenance(stage)
 
     def unlike_the_manifest(self, made_by: Mapping[str, Any]) -> dict[str, Any]:
-        """Of commit and versions, what the process that began the run did not have."""
-        there = self._begun_with()
-        return {name: value for name, value in made_by.items() if there.get(name) != value}
+        """The entries of commit and versions that differ from the manifest's."""
+        of_manifest = self._begun_with()
+        return {name: value for name, value in made_by.items() if of_manifest.get(name) != value}
 
     def _begun_with(self) -> dict[str, Any]:
         return _flat({name: self.manifest[name] for name in identity() if self.manifest.get(name) is not None})
@@ -181,47 +188,47 @@ class Store:
         return load_tensors(path, self.listed(stage, path.name))
 
     def listed(self, stage: str, file: str) -> str | None:
-        """The checksum that a finished stage has for one of its files; None if it has none."""
+        """The checksum that a finished stage records for one of its files; None if it has none."""
         return listed(self._described(stage), file)
 
     def _described(self, stage: str) -> dict[str, Any]:
         path = self._path(stage, "json")
-        found = load_json(path, checked=True if self._checked else None)
-        if not isinstance(found, dict):
+        entries = load_json(path, checked=True if self._checked else None)
+        if not isinstance(entries, dict):
             raise BadFileError(f"{path}: expected a JSON object.")
-        if not self._is_own(stage, found):
+        if not self._is_own(stage, entries):
             raise BadFileError(
-                f"{path}: another stage than its name says, or of a run with other settings than this folder's manifest has. "
-                "Delete it to have it made again."
+                f"{path}: holds another stage than its name says, or one of a run with other settings than this folder's "
+                "manifest. Delete it, and the same command makes it again."
             )
-        return found
+        return entries
 
     def _is_stage(self, name: str) -> bool:
-        """Whether a file of that name is a stage of this run, and not something else that lies here."""
+        """Whether a file of that name is a stage of this run, and not some other JSON file."""
         try:
             return "format" in self._described(name)
         except BadFileError:
             return False
 
     def _is_own(self, stage: str, entries: Mapping[str, Any]) -> bool:
-        """Whether a file holds this stage of this run; early files do not say."""
+        """Whether a file holds this stage of this run; files of format 1 do not say."""
         return entries.get(RUN, None if self._checked else self._identity(stage)) == self._identity(stage)
 
     def _identity(self, stage: str) -> str:
-        """Tells a stage of this run from any other."""
-        return checksum_of([*self._asked, stage])[-16:]
+        """Distinguishes a stage of this run from all others."""
+        return checksum_of([*self._hashed, stage])[-16:]
 
     def _path(self, stage: str, ending: str) -> Path:
         if Path(stage).name != stage:
-            raise BadFileError(f"{self.folder}: stage {stage!r} is no plain name.")
+            raise BadFileError(f"{self.folder}: stage {stage!r} must be a plain file name, without folders.")
         return self.folder / f"{stage}.{ending}"
 
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Keep a folder to this process; refuse it if another one is at work there.
+    """Hold a folder's lock for the duration of the block; refuse the folder if another process has it.
 
-    The lock belongs to the operating system, so a process that dies, however it dies, leaves none behind.
+    The operating system holds the lock, so that a process that is killed leaves none behind.
     """
     lock = FileLock(folder / ".lock")
     with translate_os_errors(folder):
@@ -238,35 +245,24 @@ def _alone_in(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def _as_object(found: Any) -> dict[str, Any]:
-    """What a JSON file holds, if it is an object; else an empty one."""
-    return found if isinstance(found, dict) else {}
-
-
-def _entry(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    return {MADE_WITH: dict(provenance)} if provenance else {}
-
-
 def _refuse_another_version(store: Store) -> None:
-    """Results of two versions in one run would pass for those of one. A version that is not known (not installed) will do."""
-    there, here = (versions.get("cautious", UNKNOWN) for versions in (_versions(store), package_versions()))
-    if UNKNOWN not in (there, here) and there != here:
+    """Refuse a run of another version, because its results would be mixed with ours. An unknown version is accepted."""
+    versions = store.manifest.get("versions")
+    began_with = versions.get("cautious", UNKNOWN) if isinstance(versions, dict) else UNKNOWN
+    installed = package_versions()["cautious"]
+    if UNKNOWN not in (began_with, installed) and began_with != installed:
         raise BadFileError(
-            f"{store.folder}: holds a run that version {there} of cautious began, and this is version {here}. 'cautious "
-            "report' reads it; to go on with it, install that version. Or choose another folder with --out."
+            f"{store.folder}: holds a run that version {began_with} of cautious began, and this is version {installed}. "
+            "'cautious report' reads it; to resume it, install that version. Or choose another folder with --out."
         )
 
 
-def _versions(store: Store) -> Mapping[str, Any]:
-    return _as_object(store.manifest.get("versions"))
-
-
 def _refuse_if_different(store: Store, experiment: str, settings: Mapping[str, Any]) -> None:
-    found = _flat({"experiment": store.manifest["experiment"], **store.manifest["settings"]})
+    stored = _flat({"experiment": store.manifest["experiment"], **store.manifest["settings"]})
     wanted = _flat({"experiment": experiment, **settings})
-    differing = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
+    differing = [name for name in {**stored, **wanted} if stored.get(name) != wanted.get(name)]
     if differing:
-        what = "; ".join(f"{name}: {found.get(name)!r} there, {wanted.get(name)!r} here" for name in differing)
+        what = "; ".join(f"{name}: {stored.get(name)!r} there, {wanted.get(name)!r} here" for name in differing)
         raise BadFileError(
             f"{store.folder}: holds another run ({what}). Choose another folder with --out, or delete it."
         )
@@ -274,10 +270,10 @@ def _refuse_if_different(store: Store, experiment: str, settings: Mapping[str, A
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested settings by path, such as training.seed."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in settings.items():
-        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
-    return found
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return flat
 
 
 def as_lists(measured: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -289,3 +285,68 @@ def as_lists(measured: Mapping[str, Tensor]) -> dict[str, Any]:
         return None if value != value else value
 
     return {name: plain(value.tolist()) for name, value in measured.items()}
+
+
+def provenance() -> dict[str, Any]:
+    """Date, versions, hardware and commit."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    hardware = {"machine": platform.machine(), "cpu": _cpu_name(), "cores": num_cpus(), "gpu": gpu}
+    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return {"date": date, **identity(), "hardware": hardware}
+
+
+def identity() -> dict[str, Any]:
+    """Commit and versions: what decides results beside the settings."""
+    return {"commit": _commit(), "versions": {"python": platform.python_version(), **package_versions()}}
+
+
+def provenance_line() -> str:
+    """The provenance in one line, which the repository's tools print above their tables."""
+    entries = provenance()
+    hardware, versions = entries["hardware"], entries["versions"]
+    return (
+        f"{entries['date'][:10]}, commit {entries['commit']}, {hardware['gpu'] or hardware['cpu']}, "
+        f"{hardware['cores']} cores, Python {versions['python']}, torch {versions['torch']}"
+    )
+
+
+def hardware_name(device: torch.device | str) -> str:
+    """The name of a GPU; or that of the CPU, with the number of its cores."""
+    kind = torch.device(device)
+    return torch.cuda.get_device_name(kind) if kind.type == "cuda" else f"{_cpu_name()}, {num_cpus()} cores"
+
+
+def num_cpus() -> int | None:
+    """How many CPUs this process may use; a container or a batch system may allow fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of the packages that decide results."""
+    return {name: _version(name) for name in PACKAGES}
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return UNKNOWN
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or "unknown"
+
+
+@functools.cache
+def _commit() -> str | None:
+    """The commit of the source tree that this package runs from, marked as dirty if it has changed since."""
+    call = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        described = subprocess.run(call, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return described.stdout.strip() or None

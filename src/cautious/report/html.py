@@ -1,4 +1,4 @@
-"""A run as one self-contained HTML page: no scripts, no network, pictures inside."""
+"""The report of a run as one self-contained HTML page: no scripts, no network, embedded figures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cautious.experiments.store import Store
 from cautious.io.atomic import atomic_write
-from cautious.report.claims.ledger import ClaimResult
+from cautious.report.claims.base import ClaimResult
 from cautious.report.plotting import FigureEntry, save_figure
 from cautious.report.report_spec import ReportSpec, facts_of, report_spec
 from cautious.report.tables import Table
@@ -21,7 +21,7 @@ table { border-collapse: collapse; margin: 1rem 0; } th, td { padding: .3rem .7r
 th { text-align: left; background: #f5f5f5; } td.number { text-align: right; font-variant-numeric: tabular-nums; }
 td { white-space: nowrap; vertical-align: top; } th.number { text-align: right; }
 .ledger td { white-space: normal; } .ledger td:nth-child(3) { white-space: nowrap; } tr.first td { border-top: 2px solid #bbb; }
-.shown { color: #00695c; font-weight: 600; } .not { color: #b3261e; font-weight: 600; } .none { color: #777; }
+.reproduced { color: #00695c; font-weight: 600; } .not { color: #b3261e; font-weight: 600; } .none { color: #777; }
 figure { margin: 2rem 0; } figcaption { color: #555; } small { color: #666; } .wide { overflow-x: auto; }
 """
 
@@ -69,10 +69,10 @@ def _head(store: Store, contents: ReportSpec) -> str:
 
 
 def _ledger(verdicts: list[ClaimResult]) -> str:
-    kind = {True: "shown", False: "not", None: "none"}
+    kind = {True: "reproduced", False: "not", None: "none"}
     rows = "".join(
         f"<tr><td>{html.escape(verdict.claim)}</td><td>{html.escape(verdict.says)}</td>"
-        f'<td class="{kind[verdict.shown]}">{verdict.word}</td><td>{html.escape(verdict.numbers)}</td></tr>'
+        f'<td class="{kind[verdict.reproduced]}">{verdict.word}</td><td>{html.escape(verdict.numbers)}</td></tr>'
         for verdict in verdicts
     )
     return (
@@ -82,7 +82,7 @@ def _ledger(verdicts: list[ClaimResult]) -> str:
 
 
 def _table(table: Table) -> str:
-    """A group of rows with the same first label starts with a line; the label is not said again."""
+    """A group of rows with the same first label starts with a line; the label is not repeated."""
     rows, before = [], None
     for row in table.rows:
         labels, numbers = row[: table.num_labels], row[table.num_labels :]
@@ -99,7 +99,7 @@ def _table(table: Table) -> str:
 
 
 def _header(names: Sequence[str], num_labels: int | None = None) -> str:
-    """Headings of numbers stand above them, to the right."""
+    """Headings of columns of numbers are aligned to the right."""
     labels = len(names) if num_labels is None else num_labels
     cells = [f"<th>{html.escape(name)}</th>" for name in names[:labels]]
     cells += [f'<th class="number">{html.escape(name)}</th>' for name in names[labels:]]

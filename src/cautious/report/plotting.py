@@ -7,9 +7,6 @@ from functools import partial
 from pathlib import Path
 
 import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -26,9 +23,9 @@ FigureEntry = tuple[str, Callable[[Store], Figure]]
 
 def grid(num_rows: int, num_columns: int, width: float = 3.6, height: float = 3.2) -> tuple[Figure, np.ndarray]:
     """A figure with a grid of panels, [rows, columns], always two-dimensional."""
-    return plt.subplots(
-        num_rows, num_columns, figsize=(width * num_columns, height * num_rows), layout="constrained", squeeze=False
-    )
+    # A figure of its own, not one of pyplot's: those live until they are closed, and choose a backend for the process.
+    figure = Figure(figsize=(width * num_columns, height * num_rows), layout="constrained")
+    return figure, figure.subplots(num_rows, num_columns, squeeze=False)
 
 
 def plot_shares(axes: Axes, levels: Sequence[str], shares: Mapping[str, Sequence[float]]) -> None:
@@ -55,20 +52,19 @@ def plot_dial(
     levels: Sequence[str], shares: Mapping[str, Sequence[float]], lower: Sequence[float], upper: Sequence[float]
 ) -> Figure:
     """The caution dial: what is chosen, and what it is worth, at each level."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    plot_shares(left, levels, shares)
-    plot_certificates(right, levels, lower, upper)
+    figure, panels = grid(1, 2, width=5, height=4)
+    plot_shares(panels[0][0], levels, shares)
+    plot_certificates(panels[0][1], levels, lower, upper)
     return figure
 
 
 def save_figure(figure: Figure, *paths: Path) -> None:
-    """Write a figure whole, in the format of each file's ending, and close it."""
+    """Write a figure atomically, in the format of each file's ending, with the same bytes each time."""
     with matplotlib.rc_context({"svg.hashsalt": "cautious"}):  # names inside an SVG: random without it
         for path in paths:
             kind = path.suffix.removeprefix(".")
             atomic_write(path, partial(figure.savefig, dpi=150, format=kind, metadata=_NO_DATE.get(kind)))
-    plt.close(figure)
 
 
 _NO_DATE: dict[str, dict[str, str | None]] = {"svg": {"Date": None}, "png": {"Software": None}}
-"""What would make two drawings of one result differ."""
+"""Metadata that would make two drawings of one result differ."""

@@ -1,4 +1,4 @@
-"""One ledger for several runs of an experiment: in how many of them each claim was shown."""
+"""One ledger for several runs of an experiment: in how many of them each claim was reproduced."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cautious.io.arrays import FORMAT, save_json
-from cautious.report.claims.ledger import ClaimResult
+from cautious.report.claims.base import ClaimResult
 
 FILE = "repeats.json"
 
@@ -24,16 +24,16 @@ class Tally:
     @property
     def judged(self) -> int:
         """In how many runs it could be judged."""
-        return sum(verdict.shown is not None for verdict in self.verdicts.values())
+        return sum(verdict.reproduced is not None for verdict in self.verdicts.values())
 
     @property
     def missed(self) -> list[int]:
-        """Seeds of the runs that do not show it."""
-        return [seed for seed, verdict in self.verdicts.items() if verdict.shown is False]
+        """Seeds of the runs that do not reproduce it."""
+        return [seed for seed, verdict in self.verdicts.items() if verdict.reproduced is False]
 
     @property
-    def shown(self) -> int:
-        """In how many runs it was shown."""
+    def reproduced(self) -> int:
+        """In how many runs it was reproduced."""
         return self.judged - len(self.missed)
 
     @property
@@ -44,14 +44,14 @@ class Tally:
         if not self.judged:
             return "not run"
         rest = len(self.verdicts) - self.judged
-        return f"{self.shown} of {self.judged}" + (f" ({rest} not run)" if rest else "")
+        return f"{self.reproduced} of {self.judged}" + (f" ({rest} not run)" if rest else "")
 
 
 def tallied(ledgers: Mapping[int, Sequence[ClaimResult]]) -> list[Tally]:
     """The ledgers of several runs as one, claim by claim, in the order of the first.
 
-    >>> shown, missed = (Verdict("DR1", "slower", verdict, "") for verdict in (True, False))
-    >>> [(tally.claim, tally.words, tally.missed) for tally in tallied({0: [shown], 1: [missed], 2: [shown]})]
+    >>> held, missed = (ClaimResult("DR1", "slower", reproduced, "") for reproduced in (True, False))
+    >>> [(tally.claim, tally.words, tally.missed) for tally in tallied({0: [held], 1: [missed], 2: [held]})]
     [('DR1', '2 of 3', [1])]
 
     Args:
@@ -70,7 +70,7 @@ def write_tallies(folder: Path, experiment: str, tallies: Sequence[Tally]) -> Pa
         {
             "claim": tally.claim,
             "says": tally.says,
-            "shown": tally.shown,
+            "shown": tally.reproduced,
             "judged": tally.judged,
             "runs": {
                 str(seed): {"verdict": verdict.word, "numbers": verdict.numbers}

@@ -1,4 +1,4 @@
-"""What the report of each experiment holds: title, introduction, tables, figures, claims."""
+"""The contents of each experiment's report: title, introduction, tables, figures, claims."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from cautious.errors import InvalidInputError
+from cautious.experiments.images.settings import Setting
 from cautious.experiments.store import Store
-from cautious.report.claims.driving_ledger import driving_ledger
-from cautious.report.claims.image_ledger import image_ledger
-from cautious.report.claims.ledger import ClaimResult
-from cautious.report.driving.driving_figures import FIGURES
-from cautious.report.driving.driving_tables import driving_tables
+from cautious.report.claims.ask_for_help import ASK_FOR_HELP
+from cautious.report.claims.base import Claim, ClaimResult, image_cost, levels_off, sampled_values
+from cautious.report.claims.data_extent import DATA_EXTENT, draws_claims
+from cautious.report.claims.driving import driving_ledger
+from cautious.report.claims.help_if_available import HELP_IF_AVAILABLE
+from cautious.report.claims.non_obvious import NON_OBVIOUS
+from cautious.report.driving.driving_report import driving_figures, driving_tables
 from cautious.report.images.image_figures import image_figures
 from cautious.report.images.image_run import ImageRun
 from cautious.report.images.image_tables import image_tables
@@ -29,9 +32,33 @@ class ReportSpec:
     tables: Callable[[Store], list[Table]]
     figures: Callable[[Store], Mapping[str, FigureEntry]]
     ledger: Callable[[Store, Store | None], list[ClaimResult]]
-    """Of a run, and of another one that it is compared with, where that is at hand."""
+    """Of a run, and of another run that it is compared with, if there is one."""
     trained: Callable[[Store], str]
     """How many models, trained how, on what."""
+
+
+IMAGE_CLAIMS: dict[str, tuple[Claim, ...]] = {
+    "ask-for-help": ASK_FOR_HELP,
+    "non-obvious": NON_OBVIOUS,
+    "help-if-available": HELP_IF_AVAILABLE,
+    "data-extent": DATA_EXTENT,
+}
+"""Task -> its rows of the ledger."""
+
+
+def image_ledger(store: Store, beside: Store | None = None) -> list[ClaimResult]:
+    """The claims of the run's task, then CV1 and CO1, which are about all of them.
+
+    Args:
+        store: The run.
+        beside: For draws of 1 % of the digits, the run of data-extent itself, with which they are compared.
+    """
+    run = ImageRun(store)
+    if run.setting is Setting.DRAWS:
+        claims = draws_claims(run, None if beside is None else ImageRun(beside))
+        return [*claims, levels_off(sampled_values(run))]
+    judged = [claim.judge(run, images) for claim in IMAGE_CLAIMS[run.task.name] for images in claim.sets]
+    return [*judged, levels_off(sampled_values(run)), image_cost(run)]
 
 
 def _driving_training(store: Store) -> str:
@@ -48,7 +75,7 @@ def _image_training(store: Store) -> str:
 
 
 def facts_of(store: Store) -> str:
-    """What stands above a report: models, data, runs, hardware, date, commit and versions, of all that made it."""
+    """The line above a report: models, data, runs, hardware, date, commit and versions of everything that made it."""
     manifest, hardware = store.manifest, store.manifest["hardware"]
     facts = (
         f"{report_spec(store).trained(store)}; {manifest['settings']['num_runs']} runs; "
@@ -71,17 +98,17 @@ def _images(title: str, intro: str) -> ReportSpec:
 
 
 KNOW = (
-    " Reward models were trained on digits alone; then come clothing and letters, of which no model was told anything. A "
-    "k-of-n policy heeds the k of every n models that expect the worst of it."
+    " Reward models were trained on digits alone; then they meet clothing and letters, which no model has seen. A k-of-n "
+    "policy maximises the mean of the k worst of n sampled models."
 )
-CONTENTS = {
+REPORTS = {
     "driving": ReportSpec(
         "Driving: learning to be cautious",
-        "Reward models were trained where obstacles lie in the ditches only. Then obstacles appear on the road. No model "
-        "was ever told what that means; a k-of-20 policy heeds the k of 20 models that expect the worst of it.",
+        "Reward models were trained where obstacles lie in the ditches only. Then obstacles appear on the road, which no "
+        "model has seen. A k-of-20 policy maximises the mean of the k worst of 20 sampled models.",
         driving_tables,
-        lambda store: FIGURES,
-        lambda store, beside: driving_ledger(store),
+        driving_figures,
+        driving_ledger,
         _driving_training,
     ),
     "ask-for-help": _images(
@@ -94,12 +121,12 @@ CONTENTS = {
     ),
     "help-if-available": _images(
         "Help if available: learning to be cautious",
-        "Labels pay as in the non-obvious task; help pays a little where a signal says that it is there, and costs more "
-        "than any mistake where it is not." + KNOW,
+        "Labels pay as in the non-obvious task; help pays a little where a signal says that it is available, and costs "
+        "more than any mistake where it is not." + KNOW,
     ),
     "data-extent": _images(
         "Data extent: learning to be cautious",
-        "Asking for help with noisy rewards, learnt from 1 %, 10 % and all of the digits." + KNOW,
+        "Asking for help with noisy rewards, trained on 1 %, 10 % and all of the digits." + KNOW,
     ),
 }
 """Experiment -> its report."""
@@ -108,10 +135,10 @@ CONTENTS = {
 def report_spec(store: Store) -> ReportSpec:
     """The report of a run's experiment."""
     experiment = store.manifest["experiment"]
-    if experiment not in CONTENTS:
-        known = ", ".join(map(repr, CONTENTS))
+    if experiment not in REPORTS:
+        known = ", ".join(map(repr, REPORTS))
         raise InvalidInputError(f"{store.folder}: no report is known for experiment {experiment!r}, only for {known}.")
-    return CONTENTS[experiment]
+    return REPORTS[experiment]
 
 
 def tables_of(store: Store) -> list[Table]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cautious.experiments.images.settings import Setting
 from cautious.experiments.store import MANIFEST, Store
-from cautious.report.claims.ledger import ClaimResult
+from cautious.report.claims.base import ClaimResult
 from cautious.report.images.image_run import ImageRun
 from cautious.report.paper import DRIVING_HOURS, IMAGE_HOURS
 from cautious.report.report_spec import ledger_of
@@ -65,12 +65,12 @@ class ClaimSummary:
     @property
     def judged(self) -> list[tuple[str, ClaimResult]]:
         """Rows with a verdict."""
-        return [row for row in self.rows if row[1].shown is not None]
+        return [row for row in self.rows if row[1].reproduced is not None]
 
     @property
     def missed(self) -> list[tuple[str, ClaimResult]]:
         """Rows that were not reproduced."""
-        return [row for row in self.rows if row[1].shown is False]
+        return [row for row in self.rows if row[1].reproduced is False]
 
     @property
     def word(self) -> str:
@@ -95,7 +95,7 @@ def claim_results(runs: Mapping[str, Store]) -> list[ClaimSummary]:
             if not verdict.observation:
                 rows[verdict.claim.split(",")[0]].append((name, verdict))
     for claim in ("DE1", "DE3"):
-        over_draws = [row for row in rows[claim] if row[0] == DRAWS and row[1].shown is not None]
+        over_draws = [row for row in rows[claim] if row[0] == DRAWS and row[1].reproduced is not None]
         rows[claim] = over_draws or [row for row in rows[claim] if row[0] != DRAWS]
     return [ClaimSummary(claim, tuple(own)) for claim, own in rows.items()]
 

@@ -1,4 +1,4 @@
-"""A table of results: what the HTML page and the terminal both show."""
+"""A table of results, for the HTML page, the terminal and the published pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Table:
     note: str = ""
     num_labels: int = 1
     main: bool = False
-    """Whether the terminal shows it unasked."""
+    """Whether the terminal prints it after a run."""
 
 
 def mean_and_spread(values: Tensor) -> str:

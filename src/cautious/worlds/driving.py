@@ -1,6 +1,6 @@
-"""The driving gridworld: two lanes, two ditches, obstacles that appear out of the dark; familiar and novel.
+"""The driving gridworld: two lanes, two ditches, obstacles that appear at the edge of the view; familiar and novel.
 
-`worlds/driving_rules.py` says how it goes; here it is enumerated, as an exact MDP. In the familiar world obstacles appear in
+`worlds/driving_rules.py` has the rules; this module enumerates them as an exact MDP. In the familiar world obstacles appear in
 the ditches only; in the novel one on the road too.
 """
 
@@ -69,12 +69,12 @@ class DrivingWorld:
     """P(s'|s,a) by pair, [S*A, Q]: turns values of `every_pair` into expectations."""
 
     def __repr__(self) -> str:
-        """Which world; its tables are long."""
+        """Without the tables, which are long."""
         kind = "novel" if self.novel else "familiar"
         return f"DrivingWorld({kind}, appearance_probability={self.appearance_probability:g}, {self.mdp})"
 
     def index(self, state: tuple[int, int, Obstacle, Obstacle]) -> int:
-        """Where a state stands among the MDP's states."""
+        """The index of a state among the MDP's states."""
         try:
             return _state_index(self.novel)[DrivingState(*state)]
         except (KeyError, TypeError):

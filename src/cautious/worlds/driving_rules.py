@@ -1,6 +1,6 @@
 """The rules of driving: what moves, what is hit, what it pays, and what of it a reward model sees.
 
-One description of the dynamics (`car_moves`, `obstacle_moves`) and of the reward (`outcome`) serves the exact MDP
+One description of the dynamics (`car_moves`, `obstacle_moves`) and of the reward (`step_events`) serves the exact MDP
 (`worlds/driving.py`), the Gymnasium environment and the pictures. See docs/driving.md for what the paper leaves open and what
 was decided.
 """
@@ -39,8 +39,8 @@ class DrivingState(NamedTuple):
 START = DrivingState(column=2, speed=0, left=None, right=None)
 
 
-class Outcome(NamedTuple):
-    """What happened between two states."""
+class StepEvents(NamedTuple):
+    """What happened in a step from one state to the next."""
 
     distance: int
     collisions: int
@@ -87,7 +87,7 @@ def obstacle_moves(
     yield None, missed
 
 
-def outcome(state: DrivingState, following: DrivingState) -> Outcome:
+def step_events(state: DrivingState, following: DrivingState) -> StepEvents:
     """Distance, collisions and whether a ditch was touched: functions of the two states alone.
 
     Each obstacle counts once at most: a visible one (other than one already under the car) if the car reaches or passes
@@ -102,7 +102,7 @@ def outcome(state: DrivingState, following: DrivingState) -> Outcome:
             collisions += not under_the_car and before[0] + distance >= CAR_ROW and lowest <= before[1] <= highest
         elif after is not None:
             collisions += after[0] == CAR_ROW and lowest <= after[1] <= highest
-    return Outcome(distance, collisions, state.column in DITCHES or following.column in DITCHES)
+    return StepEvents(distance, collisions, state.column in DITCHES or following.column in DITCHES)
 
 
 def pair_features(state: DrivingState, following: DrivingState) -> dict[str, float]:
@@ -110,15 +110,15 @@ def pair_features(state: DrivingState, following: DrivingState) -> dict[str, flo
 
     reward = distance - 2 speed [off-road] - 2 speed · collisions
     """
-    what, speed = outcome(state, following), state.speed
+    events, speed = step_events(state, following), state.speed
     return {
-        "reward": what.distance - 2 * speed * what.offroad - 2 * speed * what.collisions,
+        "reward": events.distance - 2 * speed * events.offroad - 2 * speed * events.collisions,
         "speed": speed,
-        "distance": what.distance,
-        "collisions": what.collisions,
-        "collision_speed": speed * what.collisions,
-        "offroad": float(what.offroad),
-        "offroad_spaces": speed * what.offroad,
+        "distance": events.distance,
+        "collisions": events.collisions,
+        "collision_speed": speed * events.collisions,
+        "offroad": float(events.offroad),
+        "offroad_spaces": speed * events.offroad,
         "lane_changes": float(state.column != following.column),
     }
 

@@ -14,7 +14,7 @@ from cautious.validation import parse_count
 
 
 class Model(NamedTuple):
-    """What an environment does, and what it pays."""
+    """The dynamics and the rewards of an environment."""
 
     transitions: Tensor
     """Sparse [S*A, S]."""
@@ -29,7 +29,7 @@ class Model(NamedTuple):
 def read_model(env: Any, num_steps: int | None = None, seed: int = 0) -> Model:
     """The model of an environment with discrete states and actions.
 
-    Where an episode ends, the model goes on in one more state for ever, in which nothing is paid: the last one. It is there
+    Where an episode ends, the model stays in one more state for ever, the last one, in which nothing is paid. It exists
     only if an episode can end at all.
 
     Args:

@@ -1,4 +1,4 @@
-"""The image worlds: what each action pays on each image, as the paper's four tasks define it. No learner in sight.
+"""The image worlds: what each action pays on each image, as the paper's four tasks define it.
 
 Digits are familiar. Fashion and letters are novel: there no reward is defined, only what the models make of it.
 """

@@ -41,7 +41,7 @@ class TabularMDP:
     """
 
     def __init__(self, transitions: Any, initial_state_dist: ArrayLike, discount: float) -> None:
-        """Check and keep a world.
+        """Check and store a world.
 
         Args:
             transitions: Dense [S, A, S]; or sparse: a scipy matrix or torch sparse tensor [S*A, S] (row s*A + a), or a
@@ -201,7 +201,7 @@ def _num_actions_of(shape: tuple[int, ...]) -> int:
 
 
 def _interleave(matrices: list[scipy.sparse.csr_array]) -> tuple[scipy.sparse.csr_array, int]:
-    """One matrix [S, S] an action -> rows [S*A, S] in the order s*A + a."""
+    """One matrix [S, S] per action -> rows [S*A, S] in the order s*A + a."""
     num_actions, num_states = len(matrices), matrices[0].shape[0]
     for matrix in matrices:
         if matrix.shape != (num_states, num_states):

@@ -2,7 +2,7 @@
 
 From the depot three ways lead to the customer. The ring road takes four steps and every model knows it well; the river
 path takes two and the models disagree somewhat; the old town takes one and they disagree a lot, though on average it
-looks best. Delivering pays 1. Nobody says which way is the careful one.
+looks best. Delivering pays 1. No reward marks the cautious way.
 """
 
 from __future__ import annotations

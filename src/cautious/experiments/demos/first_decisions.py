@@ -1,4 +1,4 @@
-"""A first look at caution, at once: the trained belief that comes with the package, on the package's own images."""
+"""The first demonstration: the shipped belief decides on the package's own images, in seconds."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class DemoResult(NamedTuple):
 
 
 def first_decisions(num_images: int = 200, progress: TitledProgress | None = None) -> list[DemoResult]:
-    """Behaviour on digits, which are familiar, and on clothes, which are not, each image a problem of its own."""
+    """Behaviour on digits, which are familiar, and on clothes, which are novel, in the single-state regime."""
     belief = RewardEnsemble.load(SHIPPED / "ask-for-help")
     task = image_task("ask-for-help")
     found = []
     for name in ("digits", "fashion"):
         images = load_images(name, data=EMBEDDED)
-        rewards = belief.rewards(images.images[:num_images], progress=titled(progress, f"looking at {name}"))
+        rewards = belief.rewards(images.images[:num_images], progress=titled(progress, f"predicting, {name}"))
         solution = solve_bandit(rewards, LEVELS, regime="single-state", sampling="exact")
         labels = images.labels[:num_images] if name == "digits" else None
         measured = behaviour(solution.policy, task.help_action, labels)

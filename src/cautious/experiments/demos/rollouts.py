@@ -1,4 +1,4 @@
-"""Sampled drives to look at: the same luck for two policies."""
+"""Sampled drives of several policies with common random numbers."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from cautious.beliefs.ensemble import shipped_folder
 from cautious.beliefs.ensemble_files import DESCRIPTION
 from cautious.beliefs.networks.driving import DrivingEnsemble
 from cautious.errors import MissingFileError
-from cautious.experiments.driving.experiment import belief
-from cautious.experiments.driving.settings import experiment_at
+from cautious.experiments.driving.experiment import experiment_at, load_or_train
 from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
 from cautious.progress import TitledProgress, titled
 from cautious.seeding import make_rng
 from cautious.solvers.solve import solve_mdp
 from cautious.worlds.driving import DrivingWorld, driving_world, pick
-from cautious.worlds.driving_rules import START, DrivingState, outcome
+from cautious.worlds.driving_rules import START, DrivingState, step_events
 
 KNOWN_RUNS = (Path("demo"), Path("runs/driving-small"), Path("runs/driving-paper"))
-"""Where a belief about driving lies if other verbs were left to choose their folders."""
+"""Default folders of other commands, which may hold a belief about driving."""
 
 
 class Frame(NamedTuple):
@@ -39,14 +38,14 @@ class Frame(NamedTuple):
 
 
 class Drive(NamedTuple):
-    """A drive and whose it is."""
+    """A drive, and the name of its policy."""
 
     title: str
     frames: list[Frame]
 
 
 def trained_belief(folder: Path | None, out: Path, progress: TitledProgress | None) -> DrivingEnsemble:
-    """The reward models of a run; without one, those in `out` or of a run nearby, or else trained, and kept in `out`."""
+    """The reward models of a run; without one, those in `out` or in a default folder, or else trained and saved in `out`."""
     if folder is not None:
         if (folder / "belief").is_dir():
             return DrivingEnsemble.load(folder / "belief")
@@ -62,7 +61,7 @@ def trained_belief(folder: Path | None, out: Path, progress: TitledProgress | No
     experiment = experiment_at("demo")
     store = Store.create(out, "driving", experiment.as_settings())
     with store.alone():
-        return belief(experiment, store, experiment.default_probability, progress=progress)
+        return load_or_train(experiment, store, experiment.default_probability, progress=progress)
 
 
 def drive_both(
@@ -84,14 +83,14 @@ def drive_both(
 
 
 def sample_drive(world: DrivingWorld, policy: torch.Tensor, num_steps: int, rng: np.random.Generator) -> list[Frame]:
-    """One drive of `num_steps` from the start, [num_steps + 1] frames; two random numbers a step, whatever happens."""
+    """One drive of `num_steps` from the start, [num_steps + 1] frames; two random numbers per step, whatever happens."""
     state, distance, collisions, frames = world.index(START), 0, 0, []
     for _ in range(num_steps + 1):
-        action_luck, world_luck = rng.random(2)
-        action = pick(policy[state].numpy(), action_luck)
+        action_number, world_number = rng.random(2)
+        action = pick(policy[state].numpy(), action_number)
         frames.append(Frame(world.states[state], world.actions[action], distance, collisions))
-        following = world.sample_next(state, action, world_luck)
-        happened = outcome(world.states[state], world.states[following])
+        following = world.sample_next(state, action, world_number)
+        happened = step_events(world.states[state], world.states[following])
         distance, collisions = distance + happened.distance, collisions + happened.collisions
         state = following
     return frames

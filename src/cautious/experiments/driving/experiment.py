@@ -1,10 +1,13 @@
-"""The driving experiment: familiar experience -> belief -> k-of-N policies -> safety in the novel world."""
+"""The driving experiment: familiar experience -> belief -> k-of-N policies -> safety in the novel world.
+
+belief, belief-certain      how training went; the models beside it
+novel-p<p>                  policies, statistics and certificates at one appearance probability
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,17 +16,82 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.networks.driving import DrivingEnsemble, familiar_network
+from cautious.beliefs.training.state import TrainingSettings
 from cautious.evaluation.driving_safety import safety_statistics
-from cautious.experiments.driving.settings import DrivingExperiment
-from cautious.experiments.executors.engine import Engine, LocalEngine
-from cautious.experiments.load_or_train import load_or_train
-from cautious.experiments.provenance import hardware_name
-from cautious.experiments.store import StageResult, Store, as_lists
+from cautious.experiments.executors.executor import Executor, LocalExecutor
+from cautious.experiments.runs import load_belief, save_belief, train_belief
+from cautious.experiments.store import StageResult, Store, as_lists, hardware_name
+from cautious.ops.risk import KofN
 from cautious.progress import ProgressTracker, TitledProgress, titled
 from cautious.solvers.optimal import optimal_policy
-from cautious.solvers.solution import Solution
 from cautious.solvers.solve import solve_mdp
+from cautious.validation import look_up
 from cautious.worlds.driving import DrivingWorld, driving_world
+from cautious.worlds.mdp import TabularMDP
+
+
+@dataclass(frozen=True)
+class DrivingExperiment:
+    """Everything that decides the results."""
+
+    training: TrainingSettings
+    certain_epochs: int
+    """Epochs of the separate belief for p = 1, whose training set is smaller (218 pairs: one batch per epoch)."""
+    ks: tuple[int, ...] = (1, 2, 4, 5, 10, 20)  # section 4, Driving Gridworld
+    n: int = 20
+    num_iterations: int = 100  # T; appendix B.2
+    num_runs: int = 5  # "five random repetitions", appendix B.2
+    probabilities: tuple[float, ...] = (0.1, 0.2, 0.5, 0.8, 1.0)  # the paper gives none (deviation D5)
+    default_probability: float = 0.5
+    num_optim: int = 100
+    """How many single networks' own optimal policies make up the baseline."""
+
+    @property
+    def levels(self) -> list[KofN]:
+        """The levels, most cautious first."""
+        return [KofN(k, self.n) for k in self.ks]
+
+    def as_settings(self) -> dict[str, Any]:
+        """Plain values, for a manifest."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+
+SCALES = {
+    "smoke": DrivingExperiment(
+        TrainingSettings(num_models=24, num_epochs=30, batch_size=800, learning_rate=1e-3, weight_decay=1e-5),
+        certain_epochs=30,
+        ks=(1, 5, 20),
+        num_iterations=8,
+        num_runs=2,
+        probabilities=(0.5, 1.0),
+        num_optim=8,
+    ),
+    "demo": DrivingExperiment(
+        TrainingSettings(num_models=32, num_epochs=1500, batch_size=800, learning_rate=1e-3, weight_decay=1e-5),
+        certain_epochs=3000,
+        num_runs=3,
+        probabilities=(0.5,),
+        num_optim=32,
+    ),
+    "small": DrivingExperiment(
+        TrainingSettings(num_models=64, num_epochs=2500, batch_size=800, learning_rate=1e-3, weight_decay=1e-5),
+        certain_epochs=6000,
+        num_optim=64,
+    ),
+    "paper": DrivingExperiment(  # appendix B.2: 51,200 epochs, batch 800, Adam 1e-4, weight decay 1e-5, 2,000 models
+        TrainingSettings(num_models=2000, num_epochs=51_200, batch_size=800, learning_rate=1e-4, weight_decay=1e-5),
+        certain_epochs=51_200,
+    ),
+}
+"""smoke: seconds, no result; demo: one or two minutes; small: minutes on two cores, reproduces the claims; paper: the paper.
+
+The learning rate of the small scales is ten times the paper's, so that a twentieth of its epochs reaches its fit."""
+
+
+def experiment_at(scale: str, seed: int = 0) -> DrivingExperiment:
+    """The experiment at a named scale."""
+    preset = look_up(SCALES, scale, "scale")
+    return replace(preset, training=replace(preset.training, seed=seed))
 
 
 def run_driving(
@@ -32,45 +100,44 @@ def run_driving(
     *,
     device: torch.device | str = "cpu",
     progress: TitledProgress | None = None,
-    engine: Engine | None = None,
+    executor: Executor | None = None,
 ) -> Store:
-    """Run the experiment, or finish it where an earlier call left off.
+    """Run the experiment, or resume it where an earlier call stopped.
 
     Args:
         experiment: What to run.
-        folder: Where the run lives.
-        device: Where to train; solving is quickest on the CPU.
-        progress: Told how each stage goes.
-        engine: Who works on it; this process if not given.
+        folder: Of the run.
+        device: Where to train; solving is fastest on the CPU.
+        progress: Called as each stage advances.
+        executor: Runs the pieces; this process if not given.
     """
     store = Store.create(folder, "driving", experiment.as_settings())
-    engine = engine or LocalEngine()
+    executor = executor or LocalExecutor()
     with store.alone():
         missing = [p for p in experiment.probabilities if not store.has(stage_name(p))]
-        sharing = [[p for p in missing if p < 1], [p for p in missing if p == 1]]  # those that share a belief
-        engine.side_by_side([partial(_run_stages, experiment, store, own, device, progress, engine) for own in sharing])
+        # All p < 1 share one belief; p = 1 has its own, because its familiar world has fewer pairs of states.
+        groups = [group for group in ([p for p in missing if p < 1], [p for p in missing if p == 1]) if group]
+        executor.run_all(
+            [partial(_run_probabilities, experiment, group, store, device, progress, executor) for group in groups]
+        )
     return store
 
 
-def _run_stages(
+def _run_probabilities(
     experiment: DrivingExperiment,
-    store: Store,
     probabilities: list[float],
+    store: Store,
     device: torch.device | str,
     progress: TitledProgress | None,
-    engine: Engine,
+    executor: Executor,
 ) -> None:
-    """Train the belief that these p share, and solve for each."""
-    if not probabilities:
-        return
-    ensemble = belief(experiment, store, probabilities[0], device, progress, engine)
-
-    def finished(probability: float, findings: StageResult) -> None:
-        store.save(stage_name(probability), *findings)
-
+    """Train the belief that these probabilities share, then solve and measure at each."""
+    ensemble = load_or_train(experiment, store, probabilities[0], device, progress, executor)
+    inputs = StageInputs(experiment, ensemble, store if executor.is_local else None)
     title = f"solving, p = {', '.join(f'{p:g}' for p in probabilities)}"
-    question = StageInputs(experiment, ensemble, store if engine.here else None)
-    engine.each(solve_stage, question, probabilities, finished, device="cpu", title=title, progress=progress)
+    solved = executor.map(solve_stage, inputs, probabilities, device="cpu", title=title, progress=progress)
+    for probability, (numbers, arrays) in solved:
+        store.save(stage_name(probability), numbers, arrays)
 
 
 def stage_name(probability: float) -> str:
@@ -78,28 +145,33 @@ def stage_name(probability: float) -> str:
     return f"novel-p{probability:g}"
 
 
-def belief(
+def load_or_train(
     experiment: DrivingExperiment,
     store: Store,
     probability: float,
     device: torch.device | str = "cpu",
     progress: TitledProgress | None = None,
-    engine: Engine | None = None,
+    executor: Executor | None = None,
 ) -> DrivingEnsemble:
-    """The trained ensemble for one p: loaded if it is there, trained (or trained on) if not. All p < 1 share one."""
+    """The belief for one p: loaded if the run has it, trained if not."""
     certain = probability == 1
+    stage = "belief-certain" if certain else "belief"
+    if store.has(stage):
+        return load_belief(store, stage)
+    problem = familiar_network(probability)
     settings = replace(experiment.training, num_epochs=experiment.certain_epochs) if certain else experiment.training
-    return load_or_train(
+    models, numbers = train_belief(
         store,
-        "belief-certain" if certain else "belief",
+        stage,
+        problem,
         settings,
-        lambda: familiar_network(probability),
-        lambda _, trained: DrivingEnsemble(trained.parameters, trained.losses, asdict(settings)),
-        counted="num_pairs",
-        engine=engine or LocalEngine(),
+        executor=executor or LocalExecutor(),
         device=device,
-        tell=titled(progress, "training, p = 1" if certain else "training"),
+        progress=titled(progress, "training, p = 1" if certain else "training"),
     )
+    ensemble = DrivingEnsemble(models.parameters, models.losses, asdict(settings))
+    save_belief(store, stage, ensemble, models.losses, {"num_pairs": problem.num_samples, **numbers})
+    return ensemble
 
 
 class StageInputs(NamedTuple):
@@ -108,29 +180,28 @@ class StageInputs(NamedTuple):
     experiment: DrivingExperiment
     ensemble: DrivingEnsemble
     store: Store | None
-    """Where to keep what is solved of a stage; None where the run's folder is out of reach."""
+    """Where to save the pieces of a stage; None on a worker that cannot reach the run's folder."""
 
 
-def solve_stage(question: StageInputs, probability: float, progress: TitledProgress | None) -> StageResult:
+def solve_stage(inputs: StageInputs, probability: float, progress: TitledProgress | None) -> StageResult:
     """Policies, statistics and certificates for one p."""
-    experiment, ensemble, store = question
+    experiment, ensemble, store = inputs
     parts = None if store is None else store.parts(stage_name(probability))
     world = driving_world(novel=True, appearance_probability=probability)
     rewards = ensemble.rewards(world)
     title, levels = f"solving, p = {probability:g}", experiment.levels
     options: dict[str, Any] = {"num_iterations": experiment.num_iterations, "seed": experiment.training.seed}
+
+    # One call per level, so that an interruption costs one level at most.
     bar = ProgressTracker(len(levels), titled(progress, f"{title}, queue"))
-    runs: dict[str, Any] = {"num_runs": experiment.num_runs, **options}
-    by_level = [
-        _solved(
-            parts, f"queue-{level}", partial(solve_mdp, world.mdp, rewards, level, progress=bar.next_call(), **runs)
-        )
-        for level in levels
-    ]
-    tell = titled(progress, f"{title}, exact")
-    solve_exactly = partial(solve_mdp, world.mdp, rewards, levels, sampling="exact", progress=tell, **options)
-    _, exact = _solved(parts, "exact", solve_exactly)
+    by_level = []
+    for level in levels:
+        runs = {"num_runs": experiment.num_runs, "progress": bar.next_call(), **options}
+        by_level.append(_load_or_solve(parts, f"queue-{level}", world.mdp, rewards, level, runs))
+    exactly = {"sampling": "exact", "progress": titled(progress, f"{title}, exact"), **options}
+    _, exact = _load_or_solve(parts, "exact", world.mdp, rewards, levels, exactly)
     queue = {name: torch.stack([arrays[name] for _, arrays in by_level]) for name in exact}
+
     optim = optimal_policy(world.mdp, rewards[: experiment.num_optim]).policy
     mean = optimal_policy(world.mdp, rewards.mean(dim=0)).policy
     policies = {"queue": queue["policy"], "exact": exact["policy"], "optim": optim, "mean": mean}
@@ -157,12 +228,19 @@ def solve_stage(question: StageInputs, probability: float, progress: TitledProgr
 TRACE, BOUNDS = ("sampled_value", "exact_value", "regret"), ("lower", "upper", "gap")
 
 
-def _solved(parts: Store | None, name: str, solve: Callable[[], Solution]) -> StageResult:
-    """What is kept of a solution, which is solved if it is not there: policy, trace, and bounds for three policies."""
+def _load_or_solve(
+    parts: Store | None,
+    name: str,
+    mdp: TabularMDP,
+    rewards: Tensor,
+    levels: KofN | list[KofN],
+    options: dict[str, Any],
+) -> StageResult:
+    """Policy, trace and certificates of a solution: loaded if an interrupted call saved them, solved if not."""
     if parts is not None and parts.has(name):
         return parts.numbers(name), parts.arrays(name)
     started = time.perf_counter()
-    solution = solve()
+    solution = solve_mdp(mdp, rewards, levels, **options)
     numbers = {"seconds": time.perf_counter() - started, "reshuffles": solution.record["reshuffles"]}
     arrays = {"policy": solution.policy} | {part: getattr(solution.trace, part) for part in TRACE}
     policies = {"last": solution.policy, "average": solution.average_policy, "best": solution.best_policy}
@@ -182,7 +260,7 @@ def _certificates(solved: dict[str, Tensor]) -> dict[str, dict[str, Any]]:
 
 
 def _belief_spread(ensemble: DrivingEnsemble, world: DrivingWorld) -> dict[str, float]:
-    """Mean standard deviation between the models on pairs that are familiar, and on those that are not."""
+    """Mean standard deviation between the models on familiar pairs of states, and on novel ones."""
     familiar = driving_world(novel=False, appearance_probability=world.appearance_probability)
     known = {(familiar.states[s], familiar.states[t]) for s, t in familiar.pairs.tolist()}
     seen = torch.tensor([(world.states[s], world.states[t]) in known for s, t in world.every_pair.tolist()])

@@ -1,4 +1,4 @@
-"""The image experiments as data: the paper's settings, variations of them, and smaller ones that run on two cores."""
+"""The image experiments as data: the paper's settings, variations of them, and smaller ones for two cores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cautious.worlds.image_tasks import ImageTask, RewardUnit, image_task
 
 
 @dataclass(frozen=True)
-class Variant:
+class EnsembleVariant:
     """One ensemble of an experiment: what its models are trained on, and how."""
 
     name: str
@@ -32,20 +32,20 @@ class Variant:
 
 @dataclass(frozen=True)
 class ImageExperiment:
-    """Everything that decides the outcome, together with the data."""
+    """Everything that decides the results, together with the data."""
 
     task: str
-    variants: tuple[Variant, ...]
-    """The first is the task's main one: the dial and the curve over the number of models are drawn for it."""
+    variants: tuple[EnsembleVariant, ...]
+    """The first is the main one: only for it are the dial and the curve over the number of models computed."""
     levels: tuple[str, ...] = ("1-of-20", "1-of-10", "5-of-10", "10-of-10")  # section 4
     num_iterations: int = 100  # T; section 4
     num_runs: int = 10  # "10 repetitions in each MNIST experiment", appendix B
     num_train: int | None = None
-    """Familiar digits to use, as many of each class; all if None."""
+    """Familiar digits to use, equally many of each class; all if None."""
     num_test: int | None = None
     """Images of each test set to use; all if None."""
     num_dial_images: int = 1000
-    """Images for what the paper lacks: the full dial, and the curve over the number of models. 0 leaves both out."""
+    """Images for two studies that the paper lacks: the full dial, and the curve over the number of models. 0: neither."""
     num_parts: int = 5
     """Random parts of the ensemble for each number of models of that curve."""
     curve_sizes: tuple[int, ...] = (20, 40, 80, 160, 320, 640, 1280, 2000)
@@ -62,30 +62,30 @@ class ImageExperiment:
         return [KofN.parse(level) for level in self.levels]
 
     @property
-    def main(self) -> Variant:
+    def main(self) -> EnsembleVariant:
         """The task's main variant."""
         return self.variants[0]
 
     def as_settings(self) -> dict[str, Any]:
         """Plain values, for a manifest."""
-        found = asdict(self)
-        found["variants"] = {variant.pop("name"): variant for variant in found["variants"]}
-        for variant in found["variants"].values():
-            # Runs from before there was a choice of unit do not name it; the same run must have the same settings today.
+        settings = asdict(self)
+        settings["variants"] = {variant.pop("name"): variant for variant in settings["variants"]}
+        for variant in settings["variants"].values():
+            # Early runs had no choice of unit and do not name it; the same run must have the same settings today.
             if (unit := variant.pop("unit")) != RewardUnit.AS_PRINTED:
                 variant["unit"] = str(unit)
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
 
 
 class Setting(StrEnum):
     """Which setting of an experiment to run. Every task has the main one."""
 
     MAIN = "main"
-    """The one that is compared with the paper: rewards in tenths where high labels pay more (deviation D18)."""
+    """The setting that is compared with the paper: rewards in tenths where high labels pay more (deviation D18)."""
     AS_PRINTED = "as-printed"
     """`non-obvious` and `help-if-available` with the rewards as the paper prints them."""
     DRAWS = "draws"
-    """`data-extent` at its smallest share of the digits: several draws of which digits these are, with fewer networks each."""
+    """`data-extent` at its smallest share of the digits: several random draws of those digits, with fewer networks each."""
 
 
 SETTINGS = {
@@ -114,24 +114,26 @@ class Sizes:
     main: TrainingSettings
     """A task's main ensemble."""
     other: TrainingSettings
-    """Those for other rewards of help."""
+    """The ensembles for other rewards of help."""
     extents: tuple[Extent, ...]
-    """Those of data-extent, its main one first."""
+    """The ensembles of data-extent, the main one first."""
     draw: TrainingSettings
-    """Each draw of the smallest share of the digits."""
+    """The ensemble of each draw of the smallest share of the digits."""
 
 
-def _variants(task: str, setting: Setting, sizes: Sizes) -> tuple[Variant, ...]:
+def _variants(task: str, setting: Setting, sizes: Sizes) -> tuple[EnsembleVariant, ...]:
     """The paper's ensembles of a task, its main one first (section 4; the sensitivity studies of appendix B.1)."""
     unit = RewardUnit.AS_PRINTED if setting is Setting.AS_PRINTED else RewardUnit.TENTHS
     if task == "ask-for-help":
         rewards = ((0.25, sizes.main), (0.1, sizes.other), (0.5, sizes.other))
-        return tuple(Variant(f"help-{pays:g}", training, help_reward=pays) for pays, training in rewards)
+        return tuple(EnsembleVariant(f"help-{pays:g}", training, help_reward=pays) for pays, training in rewards)
     if task == "help-if-available":
         rewards = ((0.05, sizes.main), (0.02, sizes.other), (0.2, sizes.other))
-        return tuple(Variant(f"help-{pays:g}", training, help_reward=pays, unit=unit) for pays, training in rewards)
+        return tuple(
+            EnsembleVariant(f"help-{pays:g}", training, help_reward=pays, unit=unit) for pays, training in rewards
+        )
     if task == "non-obvious":
-        return (Variant("non-obvious", sizes.main, unit=unit),)
+        return (EnsembleVariant("non-obvious", sizes.main, unit=unit),)
     if setting is Setting.DRAWS:
         return tuple(
             _extent(SMALLEST_SHARE, replace(sizes.draw, seed=number), f"-draw-{number}") for number in range(NUM_DRAWS)
@@ -139,8 +141,8 @@ def _variants(task: str, setting: Setting, sizes: Sizes) -> tuple[Variant, ...]:
     return tuple(_extent(part, training) for part, training in sizes.extents)
 
 
-def _extent(part: float, training: TrainingSettings, suffix: str = "") -> Variant:
-    return Variant(f"extent-{round(100 * part)}{suffix}", training, help_reward=0.25, fraction=part, noise=0.1)
+def _extent(part: float, training: TrainingSettings, suffix: str = "") -> EnsembleVariant:
+    return EnsembleVariant(f"extent-{round(100 * part)}{suffix}", training, help_reward=0.25, fraction=part, noise=0.1)
 
 
 PAPER = Sizes(
@@ -154,7 +156,7 @@ PAPER = Sizes(
     draw=_training(250, 10_000, 64),
 )
 """Appendix B.1: 2,000 models; batch 512 and 100 epochs, for 10 % of the data 128 and 1,000, for 1 % 64 and 10,000. How many
-models a draw has is our choice."""
+models each draw has is our choice."""
 
 SMALL = Sizes(
     main=_training(64, 9, 32),
@@ -191,7 +193,7 @@ def _small(task: str, setting: Setting) -> ImageExperiment:
 
 
 def _smoke(task: str, setting: Setting) -> ImageExperiment:
-    """Seconds: only to see that everything runs."""
+    """A few seconds: a check that everything runs."""
     return ImageExperiment(
         task,
         _variants(task, setting, SMOKE),
@@ -206,7 +208,7 @@ def _smoke(task: str, setting: Setting) -> ImageExperiment:
 
 
 SCALES: dict[str, Callable[[str, Setting], ImageExperiment]] = {"smoke": _smoke, "small": _small, "paper": _paper}
-"""smoke: seconds, no result; small: 20 minutes on two cores, bears most orderings out; paper: the paper."""
+"""smoke: seconds, no result; small: 20 minutes on two cores, reproduces most orderings; paper: the paper."""
 
 
 def image_experiment_at(task: str, scale: str, seed: int = 0, setting: Setting | str = Setting.MAIN) -> ImageExperiment:
@@ -215,17 +217,18 @@ def image_experiment_at(task: str, scale: str, seed: int = 0, setting: Setting |
     Args:
         task: One of the image tasks.
         scale: "smoke", "small" or "paper".
-        seed: Starts every random draw; the draws of "draws" count up from it.
+        seed: Of every random draw; the draws of "draws" use seed, seed + 1, ...
         setting: One of the task's `SETTINGS`.
     """
     image_task(task)
     chosen = parse_choice(Setting, setting, "setting")
     if chosen not in SETTINGS[task]:
-        known = ", ".join(repr(str(one)) for one in SETTINGS[task])
+        known = ", ".join(repr(str(each)) for each in SETTINGS[task])
         raise InvalidInputError(f"setting={str(chosen)!r} is no setting of {task}; choose one of {known}.")
     preset = look_up(SCALES, scale, "scale")(task, chosen)
     variants = tuple(
-        replace(one, training=replace(one.training, seed=seed + one.training.seed)) for one in preset.variants
+        replace(variant, training=replace(variant.training, seed=seed + variant.training.seed))
+        for variant in preset.variants
     )
-    # The dial and the curve over the number of models belong to a task's main ensemble; a draw has none.
+    # The dial and the curve over the number of models are computed for a task's main ensemble; a draw is none.
     return replace(preset, variants=variants, num_dial_images=0 if chosen is Setting.DRAWS else preset.num_dial_images)

@@ -9,14 +9,14 @@ from cautious.report.claims.base import (
     NotRunError,
     Rule,
     falls,
+    help_percent,
     listed,
+    more_reward_more_help,
     need,
     never_rises_in_print,
-    rises,
-    robust,
     within,
 )
-from cautious.report.images.image_run import HELP, NOVEL, REGIMES, ImageRun
+from cautious.report.images.image_run import NOVEL, REGIMES, ImageRun
 from cautious.report.paper import paper_help
 from cautious.types import Regime
 
@@ -25,15 +25,9 @@ LOOKALIKES = "osiljz"
 """Letters that look like digits (section 4)."""
 
 
-def help_percent(run: ImageRun, images: str, regime: Regime, variant: str = MAIN) -> tuple[list[float], float]:
-    """Help of each level, and of optim, in percent."""
-    measured = need(run, variant, images)
-    return (100 * measured.means(regime, HELP)).tolist(), 100 * measured.optim(HELP)
-
-
 def falls_with_level(run: ImageRun, images: str) -> Finding:
     """All-images help falls as k/N grows."""
-    levels, optim = help_percent(run, images, Regime.ALL_STATES)
+    levels, optim = help_percent(run, images, Regime.ALL_STATES, MAIN)
     return falls(levels), f"{listed(run.levels, levels, optim)} %"
 
 
@@ -41,7 +35,7 @@ def rare_and_not_rising(regime: Regime) -> Rule:
     """The rule "help does not rise as k/N grows", at the precision of the paper's tables, whose own cells tie."""
 
     def judge(run: ImageRun, images: str) -> Finding:
-        levels, optim = help_percent(run, images, regime)
+        levels, optim = help_percent(run, images, regime, MAIN)
         shares = (100 * need(run, MAIN, images).means(regime, "help_share")).tolist()
         text = (
             f"{listed(run.levels, levels, optim, 3)} %; by most likely action {listed(run.levels, shares, None, 3)} %"
@@ -55,7 +49,7 @@ def between(low: float, high: float, first_only: bool) -> Rule:
     """The rule "all-images help between these, in percent", of the most cautious level or of all."""
 
     def judge(run: ImageRun, images: str) -> Finding:
-        levels, _ = help_percent(run, images, Regime.ALL_STATES)
+        levels, _ = help_percent(run, images, Regime.ALL_STATES, MAIN)
         judged = levels[:1] if first_only else levels
         return all(low <= value <= high for value in judged), f"{listed(run.levels, levels)} %"
 
@@ -64,13 +58,13 @@ def between(low: float, high: float, first_only: bool) -> Rule:
 
 def rises_alone(run: ImageRun, images: str) -> Finding:
     """Single-image help rises as k/N falls, from optim's upwards."""
-    levels, optim = help_percent(run, images, Regime.SINGLE_STATE)
+    levels, optim = help_percent(run, images, Regime.SINGLE_STATE, MAIN)
     return falls(levels) and levels[0] > optim, f"{listed(run.levels, levels, optim)} %; {_times(levels[0], optim)}"
 
 
 def near_the_text(run: ImageRun, images: str) -> Finding:
     """The most cautious level's help against the number in the paper's text, and against optim's."""
-    levels, optim = help_percent(run, images, Regime.SINGLE_STATE)
+    levels, optim = help_percent(run, images, Regime.SINGLE_STATE, MAIN)
     paper = paper_help("single-image", images, run.levels[0])
     if paper is None:
         raise NotRunError(f"the paper gives no number for {images}")
@@ -84,7 +78,7 @@ def _times(asked: float, optim: float) -> str:
 
 def optim_least(run: ImageRun, images: str) -> Finding:
     """Optim's help below every level's, both regimes."""
-    found = [help_percent(run, images, regime) for regime in REGIMES]
+    found = [help_percent(run, images, regime, MAIN) for regime in REGIMES]
     least = min(min(levels) for levels, _ in found)
     optim = found[0][1]
     return optim < least, f"optim {optim:.2f} %, the least of the levels {least:.2f} %"
@@ -92,7 +86,7 @@ def optim_least(run: ImageRun, images: str) -> Finding:
 
 def optim_rare(run: ImageRun, images: str) -> Finding:
     """Optim's help under 4 %."""
-    _, optim = help_percent(run, images, Regime.ALL_STATES)
+    _, optim = help_percent(run, images, Regime.ALL_STATES, MAIN)
     return optim < 4, f"optim {optim:.2f} %"
 
 
@@ -109,30 +103,6 @@ def lookalikes(run: ImageRun, images: str) -> Finding:
     asked = 100 * by_letter[:, run.task.help_action or -1]
     low, high = float(asked[like].mean()), float(asked[other].mean())
     return low < high, f"{', '.join(LOOKALIKES)}: {low:.2f} % help; the others: {high:.2f} %"
-
-
-def more_reward_more_help(run: ImageRun, images: str, bit: bool | None = None) -> Finding:
-    """No level's help falls as help pays more, and that of the robust levels rises; both regimes."""
-    variants = run.variants_by("help_reward")
-    finished = [name for name in variants if run.measured(name, images, bit) is not None]
-    if len(finished) < len(variants):
-        missing = next(name for name in variants if name not in finished)
-        seen = f"; so far {_by_reward(run, images, bit, finished)[1]}" if len(finished) > 1 else ""
-        raise NotRunError(f"stage {run.stage(missing, images, bit)} is missing{seen}")
-    return _by_reward(run, images, bit, variants)
-
-
-def _by_reward(run: ImageRun, images: str, bit: bool | None, variants: list[str]) -> Finding:
-    """The same for ensembles in rising order of what help pays."""
-    holds, texts = True, []
-    for regime, words in REGIMES.items():
-        by_reward = [(100 * need(run, name, images, bit).means(regime, HELP)).tolist() for name in variants]
-        by_level = list(zip(*by_reward, strict=True))
-        holds &= all(list(values) == sorted(values) for values in by_level)
-        holds &= all(rises(by_level[place]) for place in robust(run.levels))
-        rows = zip(run.levels, by_level, strict=True)
-        texts.append(f"{words}: " + ", ".join(f"{level} {' / '.join(f'{x:.2f}' for x in row)}" for level, row in rows))
-    return holds, f"{' / '.join(variants)}, %; " + "; ".join(texts)
 
 
 def rewards_and_levels(run: ImageRun, images: str) -> Finding:

@@ -1,16 +1,31 @@
-"""How claims about image runs are judged: a claim is data, its rule a function of the run and a set of images."""
+"""How claims are judged: the result of a claim, a claim about an image run as data, and the rules that several tasks share."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from torch import Tensor
+
+from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
-from cautious.report.claims.ledger import ClaimResult
-from cautious.report.images.digits_tables import PLACES, our_cells
-from cautious.report.images.image_run import PAPER_DIGITS, PAPER_LETTERS, PAPER_MODELS, ImageRun, Measured, in_words
-from cautious.report.paper import paper_table
+from cautious.report.images.image_run import (
+    BITS,
+    HELP,
+    INDEX,
+    PAPER_DIGITS,
+    PAPER_LETTERS,
+    PAPER_MODELS,
+    PLACES,
+    REGIMES,
+    ImageRun,
+    Measured,
+    in_words,
+    our_cells,
+)
+from cautious.report.paper import paper_gpu_hours, paper_table
+from cautious.types import Regime
 
 Finding = tuple[bool, str]
 """Whether it holds, and the numbers."""
@@ -18,10 +33,31 @@ NUMBERS = "the paper's numbers"
 PRINTED = 0.01
 """The last decimal that the paper prints, in points: percentages that differ by less are equal at its precision."""
 Rule = Callable[[ImageRun, str], Finding]
+LAST = 20
+"""The mean over the last iterations is compared with that over as many before them (claim CV1)."""
+
+
+@dataclass(frozen=True)
+class ClaimResult:
+    """One claim, judged."""
+
+    claim: str
+    says: str
+    reproduced: bool | None
+    """None: this run says nothing about the claim, or it is an observation."""
+    numbers: str
+    observation: bool = False
+    """Whether the paper does not claim it: the numbers are of interest beside a claim, and nothing is judged."""
+
+    @property
+    def word(self) -> str:
+        """The result in words."""
+        words = {True: "reproduced", False: "not reproduced", None: "not run"}
+        return "observation" if self.observation else words[self.reproduced]
 
 
 class NotRunError(Exception):
-    """The run lacks what a claim is about. Never leaves the ledger: there it is a verdict."""
+    """The run lacks what a claim is about. Caught where claims are judged: the claim is then "not run"."""
 
 
 @dataclass(frozen=True)
@@ -30,31 +66,31 @@ class Claim:
 
     Attributes:
         id: as in the ledger of claims; ", letters" is added where it is judged on letters too.
-        says: the claim, with the rule by which it counts as shown.
-        judge: the rule; raises NotRunError where the run lacks what it needs.
-        sets: the sets of images it is judged on, a row each.
+        says: the claim, with the rule by which it counts as reproduced.
+        rule: judges it; raises NotRunError where the run lacks what it needs.
+        sets: the sets of images it is judged on, one row each.
         paper_variants: where the rule compares with numbers of the paper, the ensembles (or all, if empty) that must
             have the paper's sizes for that to mean anything; None where it does not.
         part: what of the claim this row judges, where it has two.
-        observation: whether the paper does not claim this: the numbers are shown, and nothing is judged.
+        observation: whether the paper does not claim this: the numbers are listed, and nothing is judged.
     """
 
     id: str
     says: str
-    judge: Rule
+    rule: Rule
     sets: tuple[str, ...] = ("fashion",)
     paper_variants: tuple[str, ...] | None = None
     part: str = ""
     observation: bool = False
 
-    def verdict(self, run: ImageRun, images: str) -> ClaimResult:
+    def judge(self, run: ImageRun, images: str) -> ClaimResult:
         """Judge it on one set of images."""
         letters = "letters" if images == "letters" and len(self.sets) > 1 else ""
         name = in_words(self.id, letters, self.part)
         if images == "letters" and images not in run.sets:
-            return ClaimResult(name, self.says, None, "not run: no letters at hand")
+            return ClaimResult(name, self.says, None, "not run: no letters available")
         try:
-            shown, numbers = self.judge(run, images)
+            reproduced, numbers = self.rule(run, images)
         except NotRunError as missing:
             return ClaimResult(name, self.says, None, f"not run: {missing}")
         numbers += _letters_note(run) if images == "letters" else ""
@@ -62,7 +98,7 @@ class Claim:
             return ClaimResult(name, self.says, None, numbers, observation=True)
         if self.paper_variants is not None and not run.has_paper_sizes(*self.paper_variants):
             return ClaimResult(name, self.says, None, f"{_size_note(run, self.paper_variants)}; {numbers}")
-        return ClaimResult(name, self.says, shown, numbers)
+        return ClaimResult(name, self.says, reproduced, numbers)
 
 
 def _letters_note(run: ImageRun) -> str:
@@ -114,7 +150,7 @@ def robust(levels: Sequence[str]) -> list[int]:
 
 
 def most_robust(levels: Sequence[str]) -> list[int]:
-    """Places of the levels that heed a single model, k = 1 < N."""
+    """Places of the levels that average over a single model, k = 1 < N."""
     parsed = [KofN.parse(level) for level in levels]
     return [place for place, level in enumerate(parsed) if level.k == 1 < level.n]
 
@@ -156,3 +192,117 @@ def differences(run: ImageRun, name: str) -> dict[tuple[str, ...], tuple[float, 
                     mean, share = (float(cells[column].nanmean()) - cell.mean for cells in ours.values())
                     found[(name, group, quantity, column)] = (mean, share)
     return found
+
+
+def help_percent(run: ImageRun, images: str, regime: Regime, variant: str) -> tuple[list[float], float]:
+    """Help of each level, and of optim, in percent."""
+    measured = need(run, variant, images)
+    return (100 * measured.means(regime, HELP)).tolist(), 100 * measured.optim(HELP)
+
+
+def more_reward_more_help(run: ImageRun, images: str, bit: bool | None = None) -> Finding:
+    """No level's help falls as help pays more, and that of the robust levels rises; both regimes."""
+    variants = run.variants_by("help_reward")
+    finished = [name for name in variants if run.measured(name, images, bit) is not None]
+    if len(finished) < len(variants):
+        missing = next(name for name in variants if name not in finished)
+        seen = f"; so far {_by_reward(run, images, bit, finished)[1]}" if len(finished) > 1 else ""
+        raise NotRunError(f"stage {run.stage(missing, images, bit)} is missing{seen}")
+    return _by_reward(run, images, bit, variants)
+
+
+def _by_reward(run: ImageRun, images: str, bit: bool | None, variants: list[str]) -> Finding:
+    """The same for ensembles in rising order of what help pays."""
+    holds, texts = True, []
+    for regime, words in REGIMES.items():
+        by_reward = [(100 * need(run, name, images, bit).means(regime, HELP)).tolist() for name in variants]
+        by_level = list(zip(*by_reward, strict=True))
+        holds &= all(list(values) == sorted(values) for values in by_level)
+        holds &= all(rises(by_level[place]) for place in robust(run.levels))
+        rows = zip(run.levels, by_level, strict=True)
+        texts.append(f"{words}: " + ", ".join(f"{level} {' / '.join(f'{x:.2f}' for x in row)}" for level, row in rows))
+    return holds, f"{' / '.join(variants)}, %; " + "; ".join(texts)
+
+
+def index_by_regime(run: ImageRun, images: str, bit: bool | None = None) -> tuple[list[list[float]], float, str]:
+    """The index of the levels in each regime, optim's, and both in words."""
+    measured = need(run, run.main, images, bit)
+    found, optim = [measured.means(regime, INDEX).tolist() for regime in REGIMES], measured.optim(INDEX)
+    parts = [f"{words}: {listed(run.levels, own, optim)}" for words, own in zip(REGIMES.values(), found, strict=True)]
+    return found, optim, "; ".join(parts)
+
+
+def index_order(run: ImageRun, images: str, bit: bool | None = None) -> Finding:
+    """The index of the four levels never falls as k/N grows, and its ends are apart; both regimes."""
+    regimes, _, text = index_by_regime(run, images, bit)
+    return all(rises(levels) for levels in regimes), text
+
+
+# Claims about every run
+
+
+def levels_off(sampled_values: Mapping[str, Tensor]) -> ClaimResult:
+    """CV1: mean of the last 20 iterations within 5 % of the range of that of the 20 before, at every level.
+
+    Args:
+        sampled_values: where they were measured -> value under the sampled rewards, [L, R, T].
+    """
+    says = "the value under the sampled rewards levels off well before T = 100"
+    num_iterations = min((values.shape[-1] for values in sampled_values.values()), default=0)
+    if num_iterations < 3 * LAST:
+        return ClaimResult("CV1", says, None, f"{num_iterations} iterations are too few to tell")
+    shares = {place: _late_change(values) for place, values in sampled_values.items()}
+    place = max(shares, key=lambda name: shares[name])
+    text = f"largest change {100 * shares[place]:.1f} % of a curve's range"
+    return ClaimResult("CV1", says, shares[place] <= 0.05, f"{text} ({place})" if place else text)
+
+
+def _late_change(sampled_value: Tensor) -> float:
+    """Largest late change of a level's curve, as a share of that curve's range."""
+    curves = sampled_value.mean(dim=1)  # [L, T], over runs
+    change = (curves[:, -LAST:].mean(dim=1) - curves[:, -2 * LAST : -LAST].mean(dim=1)).abs()
+    reach = curves.amax(dim=1) - curves.amin(dim=1)
+    return float((change / reach.clamp(min=1e-12)).max())
+
+
+def trained_on(store: Store, stage: str) -> str:
+    """The hardware that a belief was trained on; early stores name only the device."""
+    numbers = store.numbers(stage)
+    if "hardware" in numbers:
+        return str(numbers["hardware"])
+    hardware = store.manifest["hardware"]
+    return str(hardware["gpu"] if str(numbers.get("device", "")).startswith("cuda") else hardware["cpu"])
+
+
+def sampled_values(run: ImageRun) -> dict[str, Tensor]:
+    """Value under the sampled rewards, [L, R, T], of every ensemble, set and regime that was run."""
+    found = {}
+    for variant in run.variants:
+        for images in run.sets:
+            for bit in run.bits:
+                arrays = run.arrays(variant, images, bit) or {}
+                place = " ".join(part for part in (variant, images, BITS[bit]) if part)
+                for regime, words in REGIMES.items():
+                    if f"{regime}-sampled_value" in arrays:
+                        found[f"{place}, {words}"] = arrays[f"{regime}-sampled_value"]
+    return found
+
+
+def image_cost(run: ImageRun) -> ClaimResult:
+    """CO1: hours to train the main ensemble against the paper's for an experiment, at the paper's sizes."""
+    says = f"{paper_gpu_hours():g} GPU-hours (V100) to train an image experiment's 2,000 models: fewer"
+    stage = f"belief-{run.main}"
+    if not run.store.has(stage):
+        return ClaimResult("CO1", says, None, "not run: training was not timed")
+    numbers = run.store.numbers(stage)
+    if numbers.get("resumed"):
+        return ClaimResult(
+            "CO1", says, None, "not judged: training was interrupted and resumed, so it was not timed as a whole"
+        )
+    hours = numbers["seconds"] / 3600
+    training = run.settings["variants"][run.main]["training"]
+    text = f"{hours:.2f} h" if hours >= 1 else f"{60 * hours:.1f} minutes"
+    text += f" for {training['num_models']:,} models x {training['num_epochs']:,} epochs"
+    text += f" on {trained_on(run.store, stage)}"
+    judged = run.has_paper_sizes(run.main) and training["num_epochs"] >= 100
+    return ClaimResult("CO1", says, hours < paper_gpu_hours() if judged else None, text)

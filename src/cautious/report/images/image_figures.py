@@ -6,24 +6,28 @@ from functools import partial
 
 from cautious.experiments.images.settings import Setting
 from cautious.experiments.store import Store
-from cautious.report.images.action_figures import distribution_figure, heat_map_figure
-from cautious.report.images.curve_figures import convergence_figure, dial_figure, models_figure, quantities_of
+from cautious.report.images.action_figures import distribution_figure, heat_map_figure, samples_figure
 from cautious.report.images.image_run import BITS, HELP, INDEX, INDEX_HELP_AS_ZERO, ImageRun, bit_words
-from cautious.report.images.sample_figures import samples_figure
-from cautious.report.images.violin_figures import violin_figure
+from cautious.report.images.level_figures import (
+    convergence_figure,
+    dial_figure,
+    models_figure,
+    quantities_of,
+    violin_figure,
+)
 from cautious.report.plotting import FigureEntry
 
 STARS = (
-    " All-images regime left, single-image regime right; f is fashion, α letters. A star is a run, a violin their spread, "
-    "a bar their mean; optim is the mean over networks with its 95 % interval."
+    " All-images regime left, single-image regime right; f is fashion, α letters. One star per run; violins show their spread, "
+    "bars their mean; optim is the mean over networks with its 95 % interval."
 )
 
 
 def image_figures(store: Store) -> dict[str, FigureEntry]:
     """Figure id -> (caption, how to draw it), in the order of the report.
 
-    What the run lacks altogether (letters that were not at hand, studies not yet run) has no figure; a missing part of
-    a figure says so in its place.
+    What the run lacks altogether (letters that were not available, studies not yet run) has no figure; a missing part of
+    a figure is marked as "not run".
     """
     run = ImageRun(store)
     return {
@@ -73,8 +77,8 @@ def _main(run: ImageRun) -> dict[str, FigureEntry]:
         INDEX: ("index", f"{_index_words(run)}."),
         INDEX_HELP_AS_ZERO: (
             "index-help-as-zero",
-            "The mean action index with help counted as 0, so that it falls as help takes the place of labels, as the paper "
-            "has it (claim HA3).",
+            "The mean action index with help counted as 0, so that it falls as help takes the place of labels, as in "
+            "the paper (claim HA3).",
         ),
     }
     for name in [*quantities_of(run), *([INDEX_HELP_AS_ZERO] if run.task.help_bit else [])]:
@@ -91,7 +95,7 @@ def _index_words(run: ImageRun) -> str:
 
 
 def _sensitivity(run: ImageRun) -> dict[str, FigureEntry]:
-    """One row of panels a help reward, or a share of the digits."""
+    """One row of panels per help reward, or per share of the digits."""
     if len(run.variants) < 2:
         return {}
     by, words = ("fraction", "share of the digits") if _several(run) else ("help_reward", "reward of help")
@@ -102,7 +106,7 @@ def _sensitivity(run: ImageRun) -> dict[str, FigureEntry]:
     found: dict[str, FigureEntry] = {}
     for name in quantities_of(run):
         ident = "help" if name == HELP else "index"
-        caption = f"{'Help' if name == HELP else _index_words(run)} by {words}, a row each.{STARS}"
+        caption = f"{'Help' if name == HELP else _index_words(run)} by {words}, one row each.{STARS}"
         found[f"sensitivity-{ident}"] = (caption, partial(violin_figure, rows=[(each, name) for each in variants]))
     return found
 
@@ -111,8 +115,8 @@ def _convergence(run: ImageRun) -> dict[str, FigureEntry]:
     found: dict[str, FigureEntry] = {}
     for variant in _shown_variants(run):
         for bit in run.bits:
-            caption = f"Value under the sampled k-of-N reward in each iteration{_words(variant, run)}{_bit(bit)}. Thin: a run."
-            caption += " Bold: their mean. All-images regime above, single-image below."
+            caption = f"Value under the sampled k-of-N reward in each iteration{_words(variant, run)}{_bit(bit)}."
+            caption += " Thin: single runs. Bold: their mean. All-images regime above, single-image below."
             ident = f"convergence{_suffix(variant, run)}{_bit_suffix(bit)}"
             found[ident] = (caption, partial(convergence_figure, variant=variant, bit=bit))
     return found
@@ -150,8 +154,8 @@ def _dial(run: ImageRun) -> dict[str, FigureEntry]:
         found["dial"] = (caption, dial_figure)
     if _any_stage(run, run.main, "models"):
         caption = (
-            f"How few models are enough: {run.levels[0]} on random parts of the ensemble{which}, by the paper's queue and by "
-            "exact sampling; mean and range over parts. At its full size every part is the whole. Not in the paper."
+            f"How many models are needed: {run.levels[0]} on random parts of the ensemble{which}, by the paper's queue and by "
+            "exact sampling; mean and range over parts. At the full size all parts are the whole ensemble. Not in the paper."
         )
         found["models"] = (caption, models_figure)
     return found
@@ -165,7 +169,7 @@ def _samples(run: ImageRun) -> dict[str, FigureEntry]:
     for images in run.sets:
         for bit in run.bits:
             if run.store.has(run.stage(run.main, images, bit)):
-                caption = f"Pictures of {images}{_bit(bit)}, what the models expect of each {action}, and what is done."
+                caption = f"Images of {images}{_bit(bit)}, the predicted rewards of each {action}, and both policies."
                 draw = partial(samples_figure, images=images, bit=bit)
                 found[f"samples-{images}{_bit_suffix(bit)}"] = (f"{caption} Not in the paper.", draw)
     return found

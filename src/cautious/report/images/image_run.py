@@ -1,17 +1,16 @@
-"""An image run as its tables, figures and claims read it: stages that may be missing, runs as arrays."""
+"""Reads an image run for its tables, figures and claims: stages that may be missing, runs as arrays."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from cautious.experiments.images.experiment import Stage
-from cautious.experiments.images.inputs import TEST_SETS
+from cautious.experiments.images.experiment import TEST_SETS, Stage
 from cautious.experiments.images.settings import Setting, image_experiment_at
 from cautious.experiments.store import Store
 from cautious.types import Regime
@@ -36,7 +35,7 @@ PAPER_SETS = {
 
 @dataclass(frozen=True)
 class Measured:
-    """What a finished stage of behaviour holds: one variant on one set of images."""
+    """The numbers of a finished behaviour stage: one variant on one set of images."""
 
     numbers: dict[str, Any]
 
@@ -82,7 +81,7 @@ class ImageRun:
 
     @cached_property
     def setting(self) -> Setting:
-        """Which of the task's settings was run. Runs from before there was a choice have the printed rewards."""
+        """Which of the task's settings was run. Early runs, which do not say, have the printed rewards."""
         if "-draw-" in self.main:
             return Setting.DRAWS
         unit = self.settings["variants"][self.main].get("unit", RewardUnit.AS_PRINTED)
@@ -110,7 +109,7 @@ class ImageRun:
 
     @property
     def origins(self) -> dict[str, str]:
-        """Where each set came from, as far as the run says so; early manifests did not, but stages do."""
+        """Where each set came from, as far as the run records it; for early manifests, as its stages record it."""
         if "origins" in self.store.manifest:
             return dict(self.store.manifest["origins"])
         found = {name: self.measured(self.main, name, self.bits[0]) for name in self.sets}
@@ -127,7 +126,7 @@ class ImageRun:
         return sorted(self.variants, key=lambda name: self.settings["variants"][name][setting])
 
     def words_for(self, variant: str) -> str:
-        """What sets an ensemble apart from the others of its task."""
+        """What distinguishes an ensemble from the others of its task."""
         settings = self.settings["variants"][variant]
         if self.task.name == "data-extent":
             draw = f", draw {variant.rsplit('-', 1)[1]}" if self.setting is Setting.DRAWS else ""
@@ -196,3 +195,62 @@ def in_words(*parts: str) -> str:
     'fashion, single-image'
     """
     return ", ".join(part for part in parts if part)
+
+
+# Where the cells of the paper's tables of familiar digits are in a store
+
+READINGS = {"probability": "ours, mean probability", "share": "ours, most likely action"}
+"""Both readings of "frequency", which the paper leaves open: suffix in the store -> heading."""
+
+
+class Place(NamedTuple):
+    """Where a group of a table's rows is in the store."""
+
+    variant: str
+    regime: Regime
+    bit: bool | None = None
+
+
+def _by_regime(variant: str) -> dict[str, Place]:
+    return {words: Place(variant, regime) for regime, words in REGIMES.items()}
+
+
+def _by_bit(regime: Regime) -> dict[str, Place]:
+    return {f"help {BITS[bit]}": Place("help-0.05", regime, bit) for bit in (True, False)}
+
+
+def _by_extent(regime: Regime) -> dict[str, Place]:
+    return {f"{percent} %": Place(f"extent-{percent}", regime) for percent in (1, 10, 100)}
+
+
+PLACES: dict[str, dict[str, dict[str, Place]]] = {
+    "ask-for-help": {
+        "last_action_test": _by_regime("help-0.25"),
+        "last_action_0.1": _by_regime("help-0.1"),
+        "last_action_0.25": _by_regime("help-0.25"),
+        "last_action_0.5": _by_regime("help-0.5"),
+    },
+    "help-if-available": {"bit_TEST": _by_bit(Regime.ALL_STATES), "bit_test": _by_bit(Regime.SINGLE_STATE)},
+    "data-extent": {
+        "last_action_std_TEST": _by_extent(Regime.ALL_STATES),
+        "last_action_std_test": _by_extent(Regime.SINGLE_STATE),
+    },
+}
+"""Task -> the paper's label of a table -> its groups of rows, in the paper's words -> where ours are."""
+
+Cells = dict[str, dict[str, Tensor]]
+"""Reading -> column (a level, or "optim") -> percent, one value per run (for optim, per network)."""
+
+
+def our_cells(run: ImageRun, place: Place, quantity: str) -> Cells:
+    """Our values of a table's row, per run; empty if that was not run."""
+    measured = run.measured(place.variant, "digits", place.bit)
+    arrays = run.arrays(place.variant, "digits", place.bit)
+    if measured is None or arrays is None:
+        return {}
+    found: Cells = {}
+    for reading in READINGS:
+        name = f"{quantity}_{reading}"
+        cells = dict(zip(measured.levels, 100 * measured.runs(place.regime, name), strict=True))
+        found[reading] = cells | {"optim": 100 * arrays[f"optim-{name}"].double()}
+    return found

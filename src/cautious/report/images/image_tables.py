@@ -1,16 +1,38 @@
-"""Every table of an image run, from the store alone."""
+"""Every table of an image run, from the store alone: novel images, the paper's own tables, single networks, settings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
 
 from cautious.experiments.images.settings import Setting
 from cautious.experiments.store import Store
-from cautious.report.claims.data_extent_draws import draws_tables
-from cautious.report.images.digits_tables import PLACES, digits_table, own_digits_table
-from cautious.report.images.image_run import HELP, INDEX, INDEX_HELP_AS_ZERO, REGIMES, ImageRun, bit_words, in_words
-from cautious.report.images.network_tables import networks_table
-from cautious.report.paper import SETTINGS_TABLE, paper_help, paper_training
+from cautious.report.claims.base import ClaimResult, help_percent
+from cautious.report.claims.data_extent import (
+    GROUP,
+    TABLES,
+    finished_draws,
+    interval_of_another,
+    interval_of_mean,
+    percent_of_draws,
+)
+from cautious.report.images.image_run import (
+    HELP,
+    INDEX,
+    INDEX_HELP_AS_ZERO,
+    PLACES,
+    READINGS,
+    REGIMES,
+    Cells,
+    ImageRun,
+    Place,
+    bit_words,
+    in_words,
+    our_cells,
+)
+from cautious.report.paper import SETTINGS_TABLE, PaperTable, Printed, paper_help, paper_table, paper_training
 from cautious.report.tables import ABSENT, Table, mean_and_spread
 from cautious.types import Regime
 
@@ -87,3 +109,204 @@ def settings_table(run: ImageRun) -> Table:
     title = f"Training settings, and the paper's in brackets ({SETTINGS_TABLE})"
     note = "The paper uses all 60,000 digits as 100 %."
     return Table(SETTINGS_TABLE, title, header, tuple(rows), note)
+
+
+# The paper's tables of familiar digits, with ours beside them
+
+NOTE = (
+    "Percent of the familiar digits: mean ± standard deviation over runs; for optim, over networks. Mean probability of "
+    "the action, and share of images whose most likely action it is; difference: ours minus the paper's, by the second "
+    "reading in brackets."
+)
+MISPRINT = " The paper's optim column repeats rows of other tables: a misprint, not compared."
+
+
+def digits_table(run: ImageRun, name: str) -> Table:
+    """One of the paper's tables, by its label: ours in both readings, the paper's, and the difference."""
+    paper, columns = paper_table(name), (*run.levels, "optim")
+    rows: list[tuple[str, ...]] = []
+    for group, place in PLACES[run.task.name][name].items():
+        for quantity in ("correct", "help"):
+            ours = our_cells(run, place, quantity)
+            if ours:
+                rows += _block(paper, group, quantity, columns, ours)
+    header = ("images", "action", "", *columns)
+    note = NOTE + (MISPRINT if paper.misprinted else "")
+    return Table(name, f"{paper.title} ({name})", header, tuple(rows), note, num_labels=3)
+
+
+def _block(
+    paper: PaperTable, group: str, quantity: str, columns: tuple[str, ...], ours: Cells
+) -> Iterator[tuple[str, ...]]:
+    """Ours, ours, the paper's, the difference."""
+    for reading, heading in READINGS.items():
+        yield (group, quantity, heading, *(mean_and_spread(ours[reading][column]) for column in columns))
+    printed = [paper.cell(group, quantity, column) for column in columns]
+    yield (group, quantity, "paper", *(_printed(cell) for cell in printed))
+    yield (
+        group,
+        quantity,
+        "difference",
+        *(
+            ABSENT if cell is None or column in paper.misprinted else _difference(ours, column, cell)
+            for column, cell in zip(columns, printed, strict=True)
+        ),
+    )
+
+
+def _printed(cell: Printed | None) -> str:
+    return ABSENT if cell is None else f"{cell.mean:.2f} ± {cell.spread:.2f}"
+
+
+def _difference(ours: Cells, column: str, cell: Printed) -> str:
+    first, second = (float(ours[reading][column].nanmean()) - cell.mean for reading in READINGS)
+    return f"{first:+.2f} ({second:+.2f})"
+
+
+def own_digits_table(run: ImageRun) -> Table:
+    """Correct labels on familiar digits where the paper prints no table ("while not shown")."""
+    rows = []
+    for regime, words in REGIMES.items():
+        ours = our_cells(run, Place(run.main, regime), "correct")
+        for reading, cells in ours.items():
+            rows.append((words, "correct", READINGS[reading], *map(mean_and_spread, cells.values())))
+    header = ("images", "action", "", *run.levels, "optim")
+    return Table("digits", "Familiar digits, correct labels", header, tuple(rows), NOTE.split(";")[0] + ".", 3)
+
+
+# Single networks: how they differ from each other, each by its own greedy policy (optim)
+
+NETWORK_QUANTILES = {"lowest": 0.0, "5 %": 0.05, "20 %": 0.2, "median": 0.5, "80 %": 0.8, "95 %": 0.95, "highest": 1.0}
+LOW, HIGH = 95.0, 50.0
+"""Percent: networks are counted that name fewer digits correctly than the first, or ask more often than the second."""
+
+
+def networks_table(run: ImageRun, variant: str) -> Table:
+    """Quantiles over the networks of an ensemble: digits named correctly, and help asked for on each set, in percent."""
+    rows: list[tuple[str, ...]] = []
+    for images in ("digits", *run.novel):
+        for bit in run.bits:
+            where = in_words(images, bit_words(bit))
+            rows += ((where, *row) for row in _network_rows(run.arrays(variant, images, bit)))
+    title = in_words("Single networks", run.words_for(variant))
+    note = (
+        f"Quantiles over networks; then, for digits, how many networks name fewer than {LOW:g} % correctly, and for help, "
+        f"how many ask in more than {HIGH:g} %."
+    )
+    return Table(
+        f"networks-{variant}", title, ("images", "", *NETWORK_QUANTILES, "networks"), tuple(rows), note, num_labels=2
+    )
+
+
+def _network_rows(arrays: dict[str, Tensor] | None) -> Iterator[tuple[str, ...]]:
+    if arrays is None:
+        return
+    for name, heading in (("correct_probability", "correct, %"), ("help_probability", "help, %")):
+        if f"optim-{name}" in arrays:
+            values = 100 * arrays[f"optim-{name}"].double()
+            cells = torch.quantile(values, torch.tensor(list(NETWORK_QUANTILES.values()), dtype=values.dtype)).tolist()
+            counted = values < LOW if name == "correct_probability" else values > HIGH
+            yield (heading, *(f"{cell:.2f}" for cell in cells), _count(counted))
+
+
+def _count(chosen: Tensor) -> str:
+    """How many, and what share.
+
+    >>> _count(torch.tensor([True, False, False, False]))
+    '1 of 4 (25.0 %)'
+    """
+    return f"{int(chosen.sum()):,} of {len(chosen):,} ({100 * float(chosen.double().mean()):.1f} %)"
+
+
+# Several draws of 1 % of the digits
+
+
+def draws_tables(run: ImageRun) -> list[Table]:
+    """Help on each novel set draw by draw, and the paper's tables at 1 % over draws."""
+    return [*(_novel_over_draws(run, images) for images in run.novel), _digits_over_draws(run)]
+
+
+def _novel_over_draws(run: ImageRun, images: str) -> Table:
+    rows: list[tuple[str, ...]] = []
+    for regime, words in REGIMES.items():
+        found = {name: help_percent(run, images, regime, name) for name in finished_draws(run, images)}
+        for name, (levels, optim) in found.items():
+            values = [*levels, optim, levels[0] - levels[-1]]
+            rows.append((words, f"draw {name.rsplit('-', 1)[1]}", *(f"{value:.2f}" for value in values)))
+        if len(found) > 1:
+            each = torch.tensor([[*levels, optim, levels[0] - levels[-1]] for levels, optim in found.values()])
+            cells = [str(interval_of_mean(column)) for column in each.double().T]
+            rows.append((words, "mean, 95 % interval", *cells))
+    header = ("regime", "", *run.levels, "optim", "rise")
+    note = "Percent of the images; mean over runs. Rise: the first level minus the last. Every draw is of other digits, with "
+    note += "other reward noise and other first weights."
+    return Table(
+        f"draws-{images}", f"Help on {images}, draw by draw", header, tuple(rows), note, num_labels=2, main=True
+    )
+
+
+def _digits_over_draws(run: ImageRun) -> Table:
+    rows: list[tuple[str, ...]] = []
+    columns = (*run.levels, "optim")
+    for table, regime in TABLES.items():
+        paper = paper_table(table)
+        for quantity in ("correct", "help"):
+            draws = {column: percent_of_draws(run, regime, quantity, column) for column in columns}
+            if not len(draws["optim"]):
+                continue
+            printed = [paper.cell(GROUP, quantity, column) for column in columns]
+            where = (REGIMES[regime], quantity)
+            rows.append((*where, "ours, over draws", *(mean_and_spread(draws[column]) for column in columns)))
+            if len(draws["optim"]) > 1:
+                intervals = [interval_of_another(draws[column]) for column in columns]
+                rows.append((*where, "one more draw", *(f"{each.low:.2f} to {each.high:.2f}" for each in intervals)))
+            rows.append((*where, "paper", *(ABSENT if cell is None else f"{cell.mean:.2f}" for cell in printed)))
+    header = ("regime", "action", "", *columns)
+    note = "Percent of the familiar digits by mean probability: mean ± standard deviation over draws; then the 95 % interval "
+    note += "for one more draw of the same kind; then what the paper prints."
+    return Table(
+        "draws-digits", "Familiar digits, 1 % of the data: over draws", header, tuple(rows), note, num_labels=3
+    )
+
+
+# Both units of the rewards: in tenths, and as the paper prints them (deviation D18)
+
+
+def units_table(tenths: ImageRun | None, printed: ImageRun | None, *, task: str = "help-if-available") -> Table:
+    """The paper's two tables of familiar digits, with both units of the rewards; a unit that was not run has dashes."""
+    rows: list[tuple[str, ...]] = []
+    levels = next(run for run in (tenths, printed) if run is not None).levels
+    for name, groups in PLACES[task].items():
+        paper = paper_table(name)
+        for group, place in groups.items():
+            for quantity in paper.cells[group]:
+                where = (in_words(REGIMES[place.regime], group), quantity)
+                for words, run in (("tenths", tenths), ("as printed", printed)):
+                    cells: Cells = {} if run is None else our_cells(run, place, quantity)
+                    rows.append((*where, words, *_means(cells, levels)))
+                cell = {level: paper.cell(group, quantity, level) for level in levels}
+                printed_cells = (
+                    ABSENT if one is None else f"{one.mean:.2f} ± {one.spread:.2f}" for one in cell.values()
+                )
+                rows.append((*where, "the paper", *printed_cells))
+    note = "Percent of the 10,000 test digits by mean probability: mean ± standard deviation over ten runs."
+    header = ("images", "action", "rewards", *levels)
+    return Table("units", "Both units of the rewards beside the paper", header, tuple(rows), note, num_labels=3)
+
+
+def _means(cells: Cells, levels: Sequence[str]) -> list[str]:
+    return [mean_and_spread(cells["probability"][level]) if cells else ABSENT for level in levels]
+
+
+def units_ledger(tenths: Sequence[ClaimResult], printed: Sequence[ClaimResult]) -> Table:
+    """The claims of a task judged in both units; claims that hardly depend on it (CV1, CO1) are left out."""
+    both: dict[str, list[ClaimResult | None]] = {verdict.claim: [verdict, None] for verdict in tenths}
+    for verdict in printed:
+        both.setdefault(verdict.claim, [None, None])[1] = verdict
+    rows = []
+    for claim, pair in both.items():
+        if claim not in ("CV1", "CO1"):
+            says = next(one.says for one in pair if one is not None)
+            rows.append((claim, says, *(ABSENT if one is None else f"**{one.word}**: {one.numbers}" for one in pair)))
+    header = ("claim", "the paper", "in tenths", "as printed")
+    return Table("units-ledger", "Claims in both units of the rewards", header, tuple(rows), num_labels=2)

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -19,19 +19,20 @@ from typing import Any
 
 from cautious.errors import BadFileError, MissingFileError
 from cautious.io.atomic import atomic_write, translate_os_errors
-from cautious.progress import TitledProgress
 from cautious.worlds.data.find import DATA_VARIABLE, cache_folder
 from cautious.worlds.data.sources import SETS, SOURCES, RemoteFile, Source, known_set
 
+Tell = Callable[[str, int, int], None]
+"""Called with (file, bytes done, bytes in all)."""
 CHUNK = 2**16
 SCRATCH = ".fetch-"
 ABANDONED_AFTER = 600.0
-"""Seconds after which a download that writes nothing is dead; requests gives up long before."""
+"""A download that writes nothing for so many seconds has failed; requests gives up long before."""
 
 
 def fetch_images(
     names: Sequence[str] = tuple(SETS),
-    progress: TitledProgress | None = None,
+    progress: Tell | None = None,
     *,
     folder: Path | None = None,
     sources: Mapping[str, Source] = SOURCES,
@@ -66,7 +67,7 @@ def fetch_images(
     return fetched
 
 
-def _fetch(source: Source, folder: Path, progress: TitledProgress | None) -> list[Path]:
+def _fetch(source: Source, folder: Path, progress: Tell | None) -> list[Path]:
     """The files of a source; an archive itself is not kept: it is a hundred times as large."""
     missing = [file for file in source.files if not _matches(folder / file.name, file)]
     for file in source.files:
@@ -81,8 +82,8 @@ def _fetch(source: Source, folder: Path, progress: TitledProgress | None) -> lis
     return [folder / file.name for file in source.files]
 
 
-def _come(source: Source, files: list[RemoteFile], scratch: Path, progress: TitledProgress | None) -> Iterator[Path]:
-    """Files as they come, each with the right checksum; members of an archive all sound before any is given."""
+def _come(source: Source, files: list[RemoteFile], scratch: Path, progress: Tell | None) -> Iterator[Path]:
+    """Files as they come, each with the right checksum; all members of an archive are checked before any is yielded."""
     if source.archive is None:
         for file in files:
             yield _download(source.address, file, scratch, progress)
@@ -92,7 +93,7 @@ def _come(source: Source, files: list[RemoteFile], scratch: Path, progress: Titl
 
 
 def _clear_abandoned(folder: Path) -> None:
-    """Remove what killed downloads left behind: those of now keep writing."""
+    """Remove what killed downloads left behind; running downloads keep writing to their files."""
     for scratch in folder.glob(f"{SCRATCH}*"):
         with suppress(OSError):  # another process has just removed it, or may not be read by this one
             times = [path.stat().st_mtime for path in (scratch, *scratch.iterdir())]
@@ -125,7 +126,7 @@ def _matches(path: Path, file: RemoteFile) -> bool:
     return path.is_file() and pooch.file_hash(str(path), alg=algorithm or "sha256") == expected
 
 
-def _download(address: str, file: RemoteFile, folder: Path, progress: TitledProgress | None) -> Path:
+def _download(address: str, file: RemoteFile, folder: Path, progress: Tell | None) -> Path:
     """One file into `folder`, by pooch: first its content, then the checksum, then its name."""
     import pooch
     import requests
@@ -149,9 +150,9 @@ def _download(address: str, file: RemoteFile, folder: Path, progress: TitledProg
 
 
 class _Progress:
-    """What pooch asks of a progress bar, told on as (file, done, total)."""
+    """The progress bar that pooch expects; passes on (file, done, total)."""
 
-    def __init__(self, title: str, tell: TitledProgress | None) -> None:
+    def __init__(self, title: str, tell: Tell | None) -> None:
         self.title = title
         self.tell = tell
         self.total = 0  # pooch sets it; it stays 0 where the server does not say
@@ -164,13 +165,13 @@ class _Progress:
             self.tell(self.title, self.done, self.total)
 
     def reset(self) -> None:
-        """Pooch counts once more from the start when all is done; what is done stays done here."""
+        """Ignored: pooch resets the count when a download is complete."""
 
     def close(self) -> None:
         """Nothing to close."""
 
     def finish(self) -> None:
-        """The last word, also on a file that was there or came without a size."""
+        """Report the end, also of a file that existed or came without a size."""
         if self.tell is not None and (not self.total or self.done < self.total):
             self.tell(self.title, max(self.total, 1), max(self.total, 1))
 

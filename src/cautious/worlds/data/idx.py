@@ -1,4 +1,4 @@
-"""IDX files of bytes, plain or gzipped: the format of MNIST and its kin.
+"""IDX files of bytes, plain or gzipped: the format of MNIST and similar sets.
 
 Two zero bytes, a type (8: unsigned bytes, the only one here), the number of dimensions, each size as a big-endian 32-bit
 number, then the bytes. No claim of a header is believed before the file is seen to be long enough for it.
@@ -22,9 +22,9 @@ from cautious.io.atomic import atomic_write
 UNSIGNED_BYTE = 8
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP_MAX_RATIO = 1032
-"""Deflate cannot shrink more than this (258 bytes in two bits), so a longer promise is a lie."""
+"""Deflate cannot compress more than this (258 bytes in two bits): a header that promises more is wrong."""
 MAX_BYTES = 2**30
-"""More than any image set here: what a well-packed bomb may unfold to."""
+"""More bytes than any image set here has: the limit on what a compressed file may expand to."""
 WAY_OUT = "Replace it by a whole file; 'cautious data fetch' brings one."
 
 

@@ -38,7 +38,7 @@ class ImageSet:
         return len(self.labels)
 
     def __repr__(self) -> str:
-        """Which set and how many; the images are long."""
+        """Without the images, which are long."""
         return f"ImageSet({self.name} {self.split}, {len(self):,} images, {self.origin})"
 
 
@@ -122,7 +122,7 @@ def _read(name: str, split: str, files: ImageFiles) -> ImageSet:
 
 
 def _origin(name: str, split: str, files: ImageFiles, count: int) -> str:
-    """Plain words, and no path of this machine's: results that quote it can be passed on."""
+    """The origin in words, without paths of this machine, because published results quote it."""
     complete = known_split(name, split).num_images
     if files.layout == LETTERS_SUBSET:
         extent = f"a subset of EMNIST, {count:,} letters"

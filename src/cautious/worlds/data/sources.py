@@ -11,7 +11,7 @@ from cautious.errors import InvalidInputError
 
 @dataclass(frozen=True)
 class Layout:
-    """One way in which people keep a split: two IDX files in `folder` whose names start with `prefix`."""
+    """One common layout of a split: two IDX files in `folder` whose names start with `prefix`."""
 
     folder: str
     prefix: str
@@ -56,7 +56,7 @@ def _layouts(folders: tuple[str, ...], prefix: str) -> tuple[Layout, ...]:
 
 
 LETTERS_SUBSET = Layout("emnist-letters-subset", "letters-")
-"""Not the published test split but a smaller cut of real letters; used where the test split is not at hand."""
+"""Not the published test split but a smaller cut of real letters; used where the test split is not available."""
 
 _DIGITS = ("mnist", "MNIST/raw")
 _FASHION = ("fashion-mnist", "FashionMNIST/raw")

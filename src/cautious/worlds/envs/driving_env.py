@@ -19,8 +19,8 @@ class DrivingEnv(gymnasium.Env[Any, Any]):
 
     ## Description
     A four-lane strip: two lanes of road between two ditches. The car stays in the bottom row and the world moves down by
-    the distance driven. One obstacle a half may come out of the dark. In the familiar world obstacles lie in the ditches
-    only; in the novel world on the road too, which no reward was ever given for in training.
+    the distance driven. One obstacle per half may appear at the edge of the view. In the familiar world obstacles lie in
+    the ditches only; in the novel world on the road too, which no reward was ever given for in training.
 
     ## Action Space
     `Discrete(5)`: 0 accelerate, 1 brake, 2 left, 3 right, 4 cruise. A change of speed (0 to 3) acts on the next step; a
@@ -38,7 +38,7 @@ class DrivingEnv(gymnasium.Env[Any, Any]):
     no reward: there, use it to judge, not to train.)
 
     ## Episode End
-    Never: driving goes on. Wrap with a time limit if you need an end.
+    Never. Wrap with a time limit if you need an end.
 
     ## Information
     `state`, and after a step what happened in it: `speed`, `distance`, `collisions`, `collision_speed`, `offroad`,

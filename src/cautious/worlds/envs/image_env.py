@@ -23,7 +23,7 @@ ZOOM = 8
 
 
 class ImageEnv(gymnasium.Env[Any, Any]):
-    """See an image, choose an action: a contextual bandit that goes on for ever.
+    """See an image, choose an action: a contextual bandit without an end.
 
     ## Description
     In the familiar world the images are handwritten digits and an action's index is the digit it names. In the novel worlds

@@ -1,4 +1,4 @@
-"""What `reset` is asked for."""
+"""Options of the environments: render modes, and the options of `reset`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The claims about driving, judged from the store alone."""
+"""Claims DR1 to DR4 about driving, TH1 and TH2 about theory, and CV1 and CO1 of a driving run."""
 
 from __future__ import annotations
 
@@ -11,15 +11,20 @@ from cautious.experiments.driving.experiment import stage_name
 from cautious.experiments.store import Store
 from cautious.ops.bounds import cumulative_regret_bound, optimality_gap
 from cautious.ops.risk import KofN
-from cautious.report.claims.ledger import ClaimResult, levels_off, trained_on
+from cautious.report.claims.base import ClaimResult, levels_off, trained_on
 from cautious.report.paper import DRIVING_MODEL_EPOCH, DRIVING_SOLVE
 
 FULL_SPEED = 2.9
-"""Of 2.9404, the most that any policy's normalised speed can be from a standing start."""
+"""Any policy's normalised speed is at most 2.9404 from a standing start."""
 
 
-def driving_ledger(store: Store) -> list[ClaimResult]:
-    """Claims DR1 to DR4, CV1, TH1, TH2 and CO1 at the experiment's default appearance probability."""
+def driving_ledger(store: Store, beside: Store | None = None) -> list[ClaimResult]:
+    """Claims DR1 to DR4, CV1, TH1, TH2 and CO1 at the experiment's default appearance probability.
+
+    Args:
+        store: The run.
+        beside: Not used: a driving run is compared with no other.
+    """
     stage = stage_name(store.manifest["settings"]["default_probability"])
     if not store.has(stage):
         return [ClaimResult("DR1-DR4", "cautious driving", None, f"no stage {stage} in this run")]
@@ -101,7 +106,7 @@ def _gap_under_bound(numbers: dict[str, Any], exact_value: torch.Tensor) -> Clai
 
 
 def _cost(store: Store, numbers: dict[str, Any]) -> ClaimResult:
-    """Seconds a model-epoch and seconds a solve, against 25 minutes a model and three minutes for 100 iterations."""
+    """Seconds per model-epoch and seconds per solve, against 25 minutes a model and three minutes for 100 iterations."""
     says = "833 CPU-hours for driving models, 3 minutes for 100 iterations"
     settings = store.manifest["settings"]["training"]
     if not store.has("belief"):
@@ -113,7 +118,9 @@ def _cost(store: Store, numbers: dict[str, Any]) -> ClaimResult:
     solving *= 100 / store.manifest["settings"]["num_iterations"]
     hours = training * 2000 * 51_200 / 3600
     whole = f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
-    text = f"{1e3 * training:.3g} ms a model and epoch ({DRIVING_MODEL_EPOCH / training:,.0f} x faster: {whole} for all"
+    text = (
+        f"{1e3 * training:.3g} ms per model and epoch ({DRIVING_MODEL_EPOCH / training:,.0f} x faster: {whole} for all"
+    )
     text += f" 2,000), {solving:.2f} s for 100 iterations ({DRIVING_SOLVE / solving:.0f} x faster)"
     text += f"; trained on {trained_on(store, 'belief')}, solved on {numbers.get('hardware', 'hardware not recorded')}"
     return ClaimResult("CO1", says, training < DRIVING_MODEL_EPOCH and solving < DRIVING_SOLVE, text)

@@ -1,6 +1,8 @@
-"""Figures of the driving experiment, from the store alone."""
+"""Figures and the table of a driving run, from the store alone."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,6 +13,7 @@ from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
 from cautious.policy.decision import total_variation
 from cautious.report.plotting import COLOURS, FigureEntry, grid
+from cautious.report.tables import Table
 from cautious.worlds.driving_picture import as_picture
 from cautious.worlds.driving_rules import DrivingState
 
@@ -22,7 +25,7 @@ PANELS = {
 
 
 def plot_statistic(axes: Axes, numbers: dict, name: str) -> None:
-    """One safety statistic against k: a star a run, the mean of runs, exact sampling, and two ordinary baselines."""
+    """One safety statistic against k: one star per run, the mean of runs, exact sampling, and two ordinary baselines."""
     ks = [KofN.parse(level).k for level in numbers["levels"]]
     places = np.arange(len(ks))
     runs = np.array(numbers["statistics"]["queue"][name])
@@ -72,7 +75,7 @@ def sweep_figure(store: Store) -> Figure:
 
 
 def convergence_figure(store: Store) -> Figure:
-    """Value under the sampled rewards an iteration, a line a run; and the exact value with the bound above it."""
+    """Value under the sampled rewards per iteration, one line per run; and the exact value with the bound above it."""
     stage = stage_name(store.manifest["settings"]["default_probability"])
     numbers, arrays = store.numbers(stage), store.arrays(stage)
     levels = numbers["levels"]
@@ -111,7 +114,7 @@ def difference_figure(store: Store) -> Figure:
             axes.set_yticks(range(7), names, fontsize=6)
     panels[1][0].set(xlabel="right obstacle (row, column)", ylabel="left obstacle (row, column)")
     figure.colorbar(image, ax=panels, shrink=0.7, label="total variation distance")
-    figure.suptitle(f"where {levels[0]} acts unlike {levels[-1]}, on the road (row 2 is the car's; - is hidden)")
+    figure.suptitle(f"where {levels[0]} differs from {levels[-1]}, on the road (row 2 is the car's; - is hidden)")
     return figure
 
 
@@ -129,6 +132,11 @@ def frame_figure(store: Store) -> Figure:
     return figure
 
 
+def driving_figures(store: Store) -> dict[str, FigureEntry]:
+    """Figure id -> (caption, how to draw it); every driving run has the same figures."""
+    return FIGURES
+
+
 def _stages(store: Store) -> list[str]:
     return [stage for p in store.manifest["settings"]["probabilities"] if store.has(stage := stage_name(p))]
 
@@ -139,12 +147,40 @@ FIGURES: dict[str, FigureEntry] = {
         "Cyan is the car, red an obstacle, green the speedometer. The world moves down as the car drives.",
         frame_figure,
     ),
-    "difference": ("Bright cells are states in which caution changes what is done.", difference_figure),
+    "difference": ("Bright cells are states in which caution changes the policy.", difference_figure),
     "convergence": (
-        "Queue sampling. Top: value under the sampled k worst models, a line a run. Bottom: exact value of each iterate, and "
-        "the bound that no policy passes (dashed); the gap between them is certified.",
+        "Queue sampling. Top: value under the sampled k worst models, one line per run. Bottom: exact value of each iterate, "
+        "and an upper bound for every policy (dashed); the gap between them is certified.",
         convergence_figure,
     ),
-    "sweep": ("The paper does not say how likely obstacles appear; this is what each choice of p shows.", sweep_figure),
+    "sweep": (
+        "The paper does not give the appearance probability p of obstacles; one row per choice of p.",
+        sweep_figure,
+    ),
 }
 """Figure id -> (caption, how to draw it)."""
+
+
+def driving_tables(store: Store) -> list[Table]:
+    """The dial at the default appearance probability, if that was run."""
+    stage = stage_name(store.manifest["settings"]["default_probability"])
+    return [dial_table(store.numbers(stage))] if store.has(stage) else []
+
+
+def dial_table(numbers: dict[str, Any]) -> Table:
+    """One row per level: safety statistics (means over runs), then the certificate of the exact run's best policy."""
+    statistics, certificate = numbers["statistics"], numbers["certificates"]["exact"]["best"]
+    rows = []
+    for index, level in enumerate(numbers["levels"]):
+        means = [sum(statistics["queue"][name][index]) / len(statistics["queue"][name][index]) for name in PANELS]
+        bounds = [certificate[part][index] for part in ("lower", "upper", "gap")]
+        rows.append((level, *(f"{value:.3f}" for value in means), *(f"{value:.4f}" for value in bounds)))
+    optim = [sum(statistics["optim"][name]) / len(statistics["optim"][name]) for name in PANELS]
+    rows.append(("optim", *(f"{value:.3f}" for value in optim), "", "", ""))
+    title = f"The caution dial: driving where obstacles were never on the road before (p = {numbers['probability']:g})"
+    note = (
+        "Safety: means over runs. Value, bound and gap: best policy of each level's exact run. Optim: each network's own best "
+        "policy, averaged."
+    )
+    header = ("level", *PANELS.values(), "value", "bound for every policy", "gap")
+    return Table("dial", title, header, tuple(rows), note, main=True)

@@ -1,58 +1,12 @@
-"""Claims NO1 to NO3 (non-obvious cautious actions) and HA1 to HA5 (help only if available)."""
+"""Claims HA1 to HA5: asking for help only if it is available."""
 
 from __future__ import annotations
 
-from cautious.report.claims.ask_for_help import more_reward_more_help
-from cautious.report.claims.base import Claim, Finding, listed, most_robust, need, rises, robust, within
+from cautious.report.claims.base import Claim, Finding, index_order, listed, more_reward_more_help, need, robust, within
 from cautious.report.images.image_run import BITS, HELP, INDEX, INDEX_HELP_AS_ZERO, NOVEL, REGIMES, ImageRun
 from cautious.types import Regime
 
 HELP_MAIN = "help-0.05"
-
-
-def labels_digits(run: ImageRun, images: str) -> Finding:
-    """Every level in both regimes, and optim, labels at least 97 % correctly."""
-    measured = need(run, run.main, images)
-    found = {words: 100 * measured.means(regime, "correct_probability") for regime, words in REGIMES.items()}
-    optim = 100 * measured.optim("correct_probability")
-    texts = [f"{words}: {listed(run.levels, values.tolist())} %" for words, values in found.items()]
-    lowest = min(float(values.min()) for values in found.values())
-    return min(lowest, optim) >= 97, "; ".join([*texts, f"optim {optim:.2f} %"])
-
-
-def index_by_regime(run: ImageRun, images: str, bit: bool | None = None) -> tuple[list[list[float]], float, str]:
-    """The index of the levels in each regime, optim's, and both in words."""
-    measured = need(run, run.main, images, bit)
-    found, optim = [measured.means(regime, INDEX).tolist() for regime in REGIMES], measured.optim(INDEX)
-    parts = [f"{words}: {listed(run.levels, own, optim)}" for words, own in zip(REGIMES.values(), found, strict=True)]
-    return found, optim, "; ".join(parts)
-
-
-def index_order(run: ImageRun, images: str, bit: bool | None = None) -> Finding:
-    """The index of the four levels never falls as k/N grows, and its ends are apart; both regimes."""
-    regimes, _, text = index_by_regime(run, images, bit)
-    return all(rises(levels) for levels in regimes), text
-
-
-def optim_beside_levels(run: ImageRun, images: str) -> Finding:
-    """Whether optim's index is as high as that of every level, both regimes. The paper does not say so."""
-    measured = need(run, run.main, images)
-    optim = measured.optim(INDEX)
-    highest = max(float(measured.means(regime, INDEX).max()) for regime in REGIMES)
-    robust_most = max(
-        float(measured.means(regime, INDEX)[place]) for regime in REGIMES for place in most_robust(run.levels)
-    )
-    return (
-        optim >= highest,
-        f"optim {optim:.2f}, the highest level {highest:.2f}, the highest with k = 1 {robust_most:.2f}",
-    )
-
-
-def robust_below_the_rest(run: ImageRun, images: str) -> Finding:
-    """Each level with k = 1 has a smaller index than both non-robust algorithms, the last level and optim; both regimes."""
-    regimes, optim, text = index_by_regime(run, images)
-    places = most_robust(run.levels)
-    return all(levels[place] < min(levels[-1], optim) for levels in regimes for place in places), text
 
 
 def far_more_help(run: ImageRun, images: str) -> Finding:
@@ -101,33 +55,6 @@ def more_reward_more_help_if_there(run: ImageRun, images: str) -> Finding:
     """Help available: no level's help falls as help pays more, and that of the robust levels rises; both regimes."""
     return more_reward_more_help(run, images, True)
 
-
-NON_OBVIOUS = (
-    Claim(
-        "NO1",
-        "familiar digits almost all labelled correctly by every policy: at least 97 %",
-        labels_digits,
-        sets=("digits",),
-        paper_variants=(),
-    ),
-    Claim("NO2", "fashion, both regimes: the mean action index falls as k/N falls", index_order),
-    Claim(
-        "NO2",
-        "1-of-20 and 1-of-10 choose smaller indices than the non-robust algorithms (10-of-10 and optim), both regimes",
-        robust_below_the_rest,
-        part="the paper's sentence",
-    ),
-    Claim("NO2", "where optim's index lies beside the levels'", optim_beside_levels, part="optim", observation=True),
-    Claim("NO3", "letters: smaller differences, same order, both regimes: the order", index_order, sets=("letters",)),
-    Claim(
-        "NO3",
-        "where optim's index lies beside the levels'",
-        optim_beside_levels,
-        sets=("letters",),
-        part="optim",
-        observation=True,
-    ),
-)
 
 HELP_IF_AVAILABLE = (
     Claim(

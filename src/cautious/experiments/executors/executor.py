@@ -1,0 +1,151 @@
+"""What an experiment asks of an executor, and the executor that runs everything in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeVar
+
+import torch
+
+from cautious.beliefs.training.loop import TrainedModels, train
+from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
+from cautious.errors import InvalidInputError, MissingPackageError
+from cautious.experiments.store import hardware_name
+from cautious.progress import Progress, TitledProgress
+from cautious.validation import resolve_device
+
+Shared = TypeVar("Shared")
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+EXECUTORS = ("local", "ray")
+
+
+class Training(NamedTuple):
+    """A trained ensemble, and what it took."""
+
+    models: TrainedModels
+    seconds: float
+    """Of this process; on a cluster the sum over its workers, which is what one worker would have taken."""
+    hardware: str
+
+
+class Executor(Protocol):
+    """Runs the pieces of an experiment. All executors give bitwise identical results."""
+
+    is_local: bool
+    """Whether pieces run in this process, which can write to the run's folder."""
+
+    def device(self, name: str) -> torch.device:
+        """The device that "auto", "cpu" or "cuda" stands for, checked to exist."""
+        ...
+
+    def train(
+        self,
+        problem: TrainingProblem,
+        settings: TrainingSettings,
+        *,
+        device: torch.device | str,
+        checkpoint_dir: Path,
+        progress: Progress | None = None,
+    ) -> Training:
+        """Train an ensemble, resuming from `checkpoint_dir` (`beliefs.training.loop.train`)."""
+        ...
+
+    def map(
+        self,
+        work: Callable[[Shared, Piece, TitledProgress | None], Result],
+        shared: Shared,
+        pieces: Sequence[Piece],
+        *,
+        device: torch.device | str,
+        title: str,
+        progress: TitledProgress | None = None,
+    ) -> Iterator[tuple[Piece, Result]]:
+        """Yield each piece with ``work(shared, piece, progress)`` as soon as it is finished, in any order.
+
+        Args:
+            work: A module-level function.
+            shared: What all pieces need.
+            pieces: What differs.
+            device: The kind of device that a piece needs.
+            title: Names all pieces together, for `progress`.
+            progress: Called as the work advances.
+        """
+        ...
+
+    def run_all(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
+        """The results of independent calls in this process, in order; at the same time where that keeps workers busy."""
+        ...
+
+
+class LocalExecutor:
+    """This process: one piece after another, each with all cores and its own progress bars."""
+
+    is_local = True
+
+    def device(self, name: str) -> torch.device:
+        """The named device; "auto" takes a GPU where there is one."""
+        return resolve_device(name)
+
+    def train(
+        self,
+        problem: TrainingProblem,
+        settings: TrainingSettings,
+        *,
+        device: torch.device | str,
+        checkpoint_dir: Path,
+        progress: Progress | None = None,
+    ) -> Training:
+        """Train in this process."""
+        started = time.perf_counter()
+        models = train(problem, settings, device=device, checkpoint_dir=checkpoint_dir, progress=progress)
+        return Training(models, time.perf_counter() - started, hardware_name(device))
+
+    def map(
+        self,
+        work: Callable[[Shared, Piece, TitledProgress | None], Result],
+        shared: Shared,
+        pieces: Sequence[Piece],
+        *,
+        device: torch.device | str,
+        title: str,
+        progress: TitledProgress | None = None,
+    ) -> Iterator[tuple[Piece, Result]]:
+        """Yield the pieces in order."""
+        for piece in pieces:
+            yield piece, work(shared, piece, progress)
+
+    def run_all(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
+        """One call after another."""
+        return [call() for call in calls]
+
+
+@contextmanager
+def open_executor(name: str = "local", address: str | None = None) -> Iterator[Executor]:
+    """The executor of that name, for the duration of the block.
+
+    Args:
+        name: "local" or "ray".
+        address: Of a Ray cluster; see `ray_executor.connected`.
+    """
+    if name not in EXECUTORS:
+        raise InvalidInputError(f"engine={name!r} is not known; choose one of {', '.join(map(repr, EXECUTORS))}.")
+    if name == "local":
+        if address is not None:
+            raise InvalidInputError(f"address={address!r} is that of a Ray cluster; it goes with --engine ray.")
+        yield LocalExecutor()
+        return
+    try:
+        import ray  # noqa: F401
+    except ImportError:
+        raise MissingPackageError(
+            "engine='ray' needs Ray, which is not installed; get it with: pip install 'cautious[ray]'"
+        ) from None
+    from cautious.experiments.executors.ray_executor import RayExecutor, connected
+
+    with connected(address):
+        yield RayExecutor()

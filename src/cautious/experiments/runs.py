@@ -1,0 +1,102 @@
+"""What all experiments share: the belief of a run, and runs from several seeds."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cautious.beliefs.ensemble import RewardEnsemble
+from cautious.beliefs.ensemble_files import DESCRIPTION
+from cautious.beliefs.training.loop import TrainedModels
+from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
+from cautious.experiments.executors.executor import Executor
+from cautious.experiments.store import Store
+from cautious.io.arrays import checksum_of, load_json
+from cautious.progress import Progress, TitledProgress
+
+
+def load_belief(store: Store, stage: str) -> Any:
+    """The ensemble of a finished stage, from the folder of the same name; it must be the one that was trained there."""
+    shutil.rmtree(_checkpoints(store, stage), ignore_errors=True)
+    description = f"{stage}/{DESCRIPTION}"
+    load_json(store.folder / description, store.listed(stage, description))  # raises if it is another one
+    return RewardEnsemble.load(store.folder / stage)
+
+
+def train_belief(
+    store: Store,
+    stage: str,
+    problem: TrainingProblem,
+    settings: TrainingSettings,
+    *,
+    executor: Executor,
+    device: torch.device | str,
+    progress: Progress | None,
+) -> tuple[TrainedModels, dict[str, Any]]:
+    """Train the models of a stage, resuming from checkpoints in the run's folder.
+
+    Returns:
+        The models, and how training went: the numbers of the stage.
+    """
+    checkpoints = _checkpoints(store, stage)
+    resumed = checkpoints.exists()  # then `seconds` are not those of the whole training
+    training = executor.train(problem, settings, device=device, checkpoint_dir=checkpoints, progress=progress)
+    losses = training.models.losses.double()
+    return training.models, {
+        "seconds": training.seconds,
+        "resumed": resumed,
+        "hardware": training.hardware,
+        "loss_median": float(losses.median()),
+        "loss_largest": float(losses.max()),
+    }
+
+
+def save_belief(store: Store, stage: str, ensemble: Any, losses: Tensor, numbers: Mapping[str, Any]) -> None:
+    """Save an ensemble in the folder `stage`, finish the stage, and remove its checkpoints."""
+    ensemble.save(store.folder / stage)
+    description = f"{stage}/{DESCRIPTION}"
+    files = {description: checksum_of(load_json(store.folder / description))}
+    store.save(stage, numbers, {"losses": losses}, files)
+    shutil.rmtree(_checkpoints(store, stage), ignore_errors=True)  # three times as large as the models
+
+
+def _checkpoints(store: Store, stage: str) -> Path:
+    return store.folder / f"{stage}-checkpoints"
+
+
+def run_repeats(
+    run: Callable[[int, Path, TitledProgress], Store],
+    folder: Path,
+    first_seed: int,
+    num_repeats: int,
+    executor: Executor,
+    progress: TitledProgress,
+) -> dict[int, Store]:
+    """Run an experiment from the seeds first_seed, first_seed + 1, ..., each in `folder`/seed-<n>.
+
+    Args:
+        run: Called with a seed, a folder and a progress function.
+        folder: Of all runs.
+        first_seed: The first.
+        num_repeats: How many.
+        executor: Runs them: one after another, or all at once on a cluster.
+        progress: Called as the stages of each run advance.
+
+    Returns:
+        The runs by seed.
+    """
+
+    def run_seed(seed: int) -> Store:
+        def with_seed(title: str, done: int, total: int) -> None:
+            progress(f"seed {seed}: {title}", done, total)
+
+        return run(seed, folder / f"seed-{seed}", with_seed)
+
+    seeds = range(first_seed, first_seed + num_repeats)
+    return dict(zip(seeds, executor.run_all([partial(run_seed, seed) for seed in seeds]), strict=True))
