@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from cautious.cli.tables import brief
+from cautious.cli.bench import brief
 
 from cautious import CautiousPolicy
 from cautious.benchmarking import machine, measures
