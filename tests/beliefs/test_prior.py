@@ -13,8 +13,8 @@ from cautious import CautiousPolicy, RewardEnsemble, fit_ensemble
 from cautious.beliefs.datasets.csv import read_table
 from cautious.beliefs.datasets.schema import Outcome, TableSchema
 from cautious.beliefs.diagnostics import BeliefWarning
+from cautious.beliefs.networks.vector import deviations
 from cautious.beliefs.prior import FARTHEST, Prior
-from cautious.beliefs.standardizer import deviations
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.io.arrays import load_json, save_json
 

@@ -14,14 +14,12 @@ from cautious.beliefs.diagnostics import BeliefWarning, diagnose, unfamiliar_sta
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.familiar_spread import FamiliarSpread
 from cautious.beliefs.networks.image import LEARNING_RATE, SIDE, as_images
-from cautious.beliefs.networks.module import ModuleNetwork, ModuleTrainingProblem, as_inputs
-from cautious.beliefs.networks.vector import VectorNetwork
+from cautious.beliefs.networks.module import ModuleNetwork, as_inputs
+from cautious.beliefs.networks.vector import Standardizer, VectorNetwork
 from cautious.beliefs.novelty_probe import NUM_MADE_UP, NUM_ROWS, Care, care_of, care_on
 from cautious.beliefs.prior import WIDTH, Prior, checked_width
-from cautious.beliefs.standardizer import Standardizer
-from cautious.beliefs.training.image_problem import ImageTrainingProblem
 from cautious.beliefs.training.loop import train
-from cautious.beliefs.training.loss import checked_rewards
+from cautious.beliefs.training.problems import ImageTrainingProblem, ModuleTrainingProblem, checked_rewards
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import InvalidInputError
 from cautious.ops.disagreement import model_spread

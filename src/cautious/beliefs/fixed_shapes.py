@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from cautious.beliefs.training.state import Batch, TrainingProblem
+    from cautious.beliefs.training.state import MiniBatch, TrainingProblem
 
 ALIGNMENT = 64
 """Bytes of a cache line, which is also the widest vector register: memory that torch allocates begins at a multiple of it."""
@@ -72,7 +72,7 @@ def blocks_of(models: range, size: int) -> Iterator[Block]:
 
 
 def loss_and_gradient(
-    network: TrainingProblem, parameters: Tensor, batch: Batch, models: range
+    network: TrainingProblem, parameters: Tensor, batch: MiniBatch, models: range
 ) -> tuple[Tensor, Tensor]:
     """Loss of each model on its own batch of samples, and its gradient, in calls of one shape on the CPU.
 

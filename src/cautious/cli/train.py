@@ -94,7 +94,7 @@ class Train:
 
         from cautious.beliefs.datasets.schema import KEPT_AS, OUTCOME_KEPT_AS
         from cautious.beliefs.diagnostics import BeliefWarning
-        from cautious.beliefs.ensemble_files import DESCRIPTION
+        from cautious.beliefs.ensemble import DESCRIPTION
         from cautious.beliefs.fit import fit_ensemble
         from cautious.errors import InvalidInputError
         from cautious.validation import as_folder

@@ -10,13 +10,11 @@ from torch import Tensor
 
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.table_belief import TableBelief
-from cautious.beliefs.training.state import fingerprint_of
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.io.arrays import (
     FORMAT,
-    FORMATS,
     checksum_of,
-    is_early,
+    fingerprint_of,
     listed,
     load_json,
     load_tensors,
@@ -30,7 +28,7 @@ from cautious.worlds.mdp_files import load_mdp, save_mdp, tensors_of
 
 DESCRIPTION = "policy.json"
 ENSEMBLE, TABLE, WORLD = "belief/ensemble.json", "belief.safetensors", "mdp.safetensors"
-"""Plain names; files of earlier versions have them."""
+"""Plain names; files have them with a stamp of their content (`io.content_names`)."""
 
 
 def save_policy(folder: Path, settings: Mapping[str, Any], belief: Any, mdp: TabularMDP | None) -> None:
@@ -66,22 +64,17 @@ def load_policy(folder: Path, network: Any) -> tuple[dict[str, Any], RewardEnsem
     """How to decide, with which belief, in which world; `network` as in `RewardEnsemble.load`."""
     path = folder / DESCRIPTION
     found = load_json(path)
-    if (
-        not isinstance(found, dict)
-        or found.get("format") not in FORMATS
-        or found.get("belief") not in ("ensemble", "table")
-    ):
+    if not isinstance(found, dict) or found.get("format") != FORMAT or found.get("belief") not in ("ensemble", "table"):
         raise BadFileError(f"{path}: not a policy that this version reads (format {FORMAT}).")
-    checked = False if is_early(found) else None
     belief: RewardEnsemble | Tensor
     if found["belief"] == "ensemble":
         name = name_in(found, ENSEMBLE)
-        load_json(folder / name, listed(found, name), checked=checked)
+        load_json(folder / name, listed(found, name))
         belief = RewardEnsemble.load((folder / name).parent, network)
     else:
         name = name_in(found, TABLE)
-        tensors = load_tensors(folder / name, listed(found, name), checked=checked)
+        tensors = load_tensors(folder / name, listed(found, name))
         belief = pick(tensors, "rewards", folder / name)
     world = name_in(found, WORLD)
-    mdp = load_mdp(folder / world, listed(found, world), checked=checked) if found.get("mdp") else None
+    mdp = load_mdp(folder / world, listed(found, world)) if found.get("mdp") else None
     return found, belief, mdp

@@ -12,7 +12,7 @@ from torch import Tensor
 from cautious.errors import InvalidInputError
 from cautious.ops.risk import KofN
 from cautious.progress import Progress
-from cautious.seeding import derive_seed
+from cautious.seeding import check_seed
 from cautious.solvers.adversary import Adversary
 from cautious.solvers.batch import Batch
 from cautious.solvers.cfr import CFRState, History, minimise_regret
@@ -74,7 +74,7 @@ def make_options(
     parsed = parse_levels(level)
     for one in parsed:
         one.rank_weights(num_models)  # says so if n exceeds the models there are
-    derive_seed(seed)  # says so if it is no seed
+    check_seed(seed)
     check_callable(progress, "progress", "iterations done, iterations in all")
     return SolveOptions(
         batch=Batch(parsed, 1 if num_runs is None else parse_count(num_runs, "num_runs")),

@@ -16,7 +16,7 @@ _BETA_1, _BETA_2, _EPSILON = tl.constexpr(BETA_1), tl.constexpr(BETA_2), tl.cons
 
 @triton.jit
 def adam_at(weights, mean, square, at, mask, slope, rate, correction, decay):
-    """One step of Adam on the weights at `at` (`beliefs.training.epochs.adam_step`)."""
+    """One step of Adam on the weights at `at` (`beliefs.training.loop.adam_step`)."""
     weight = tl.load(weights + at, mask=mask, other=0.0)
     slope += decay * weight
     m = _BETA_1 * tl.load(mean + at, mask=mask, other=0.0) + (1 - _BETA_1) * slope
@@ -44,7 +44,7 @@ def adam_step(
     learning_rate: float,
     weight_decay: float = 0.0,
 ) -> None:
-    """One step of Adam with PyTorch's defaults and L2 weight decay, in place (`beliefs.training.epochs.adam_step`).
+    """One step of Adam with PyTorch's defaults and L2 weight decay, in place (`beliefs.training.loop.adam_step`).
 
         m = β₁m + (1-β₁)g,   v = β₂v + (1-β₂)g²,   w = w - η m̂ / (√v̂ + ε)
 

@@ -1,4 +1,4 @@
-"""Each model's own batches of an epoch, found inside a kernel: the same sets as `beliefs.training.shuffling.shuffles` gives."""
+"""Each model's own batches of an epoch, found inside a kernel: the same sets as `beliefs.training.loop.shuffles` gives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import triton.language as tl
 
 @triton.jit
 def _mix(x):
-    """SplitMix64's finaliser, as in `beliefs.training.shuffling`."""
+    """SplitMix64's finaliser, as in `beliefs.training.loop`."""
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB
     return x ^ (x >> 31)

@@ -20,7 +20,7 @@ from cautious.beliefs.kernels.driving.convolutions import (
     write_features,
 )
 from cautious.beliefs.kernels.driving.pairs import pairs_of_head
-from cautious.beliefs.networks import driving_inputs as driving
+from cautious.beliefs.networks import driving
 
 HEADS = tl.constexpr(driving.NUM_SPEEDS)
 HIDDEN_START = tl.constexpr(driving.SIZES["convolution"])
