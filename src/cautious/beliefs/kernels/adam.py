@@ -18,7 +18,7 @@ _BETA_1, _BETA_2, _EPSILON = tl.constexpr(BETA_1), tl.constexpr(BETA_2), tl.cons
 def adam_at(weights, mean, square, at, mask, slope, rate, correction, decay):
     """One step of Adam on the weights at `at` (`beliefs.training.loop.adam_step`)."""
     weight = tl.load(weights + at, mask=mask, other=0.0)
-    slope += decay * weight
+    slope += decay * weight  # L2 penalty, as PyTorch's Adam: through the averages, not beside them
     m = _BETA_1 * tl.load(mean + at, mask=mask, other=0.0) + (1 - _BETA_1) * slope
     v = _BETA_2 * tl.load(square + at, mask=mask, other=0.0) + (1 - _BETA_2) * slope * slope
     tl.store(mean + at, m, mask=mask)

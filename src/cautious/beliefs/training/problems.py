@@ -183,7 +183,7 @@ class ImageTrainingProblem:
             loss_weights: Weight of each action in the loss, [A]; all 1 if not given.
             device: Where to keep them.
             kernels: How to compute on a GPU: "auto" takes the fused kernels where Triton is installed, "plain" never, and
-                any name of `beliefs.kernels.image.tuning.Variant` that one.
+                any name of `beliefs.kernels.image.tuning.KernelVariant` that one.
         """
         self._images = as_images(images).to(device)
         table = checked_rewards(rewards).float()

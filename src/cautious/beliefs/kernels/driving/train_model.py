@@ -101,7 +101,7 @@ def train_model(
         counts: Scratch, [M, num_batches], int64.
         scratch: [M, SCRATCH * R], float32.
         corrections: Of each step from `corrected_epoch`: η/(1-β₁ᵗ) and 1/(1-β₂ᵗ), [steps, 2], float32.
-        members: [P, R], bfloat16 (float32 if EXACT), pairs by head (`driving_tables.PairTables`).
+        members: [P, R], bfloat16 (float32 if EXACT), pairs by head (`pair_tables.PairTables`).
         targets: [P], float32.
         patches: [R, 32], float32.
         slots: [R], int32.

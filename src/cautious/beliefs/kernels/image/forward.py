@@ -12,13 +12,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from cautious.beliefs.kernels.image import layout
+from cautious.beliefs.kernels.image.constants import DENSE_START, MAP_1, PIXELS, SIDE
 from cautious.beliefs.kernels.image.encoding import encode, tag_offset
-
-SIDE = tl.constexpr(layout.SIDE)
-PIXELS = tl.constexpr(layout.PIXELS)
-MAP_1 = tl.constexpr(layout.MAP_1)
-DENSE_START = tl.constexpr(layout.DENSE_START)
 
 
 @triton.jit
@@ -95,6 +90,7 @@ def convolve_1(
     patch += (tap % 4)[:, None] * B + image[None, :]
     out = map_1 + (model * (MAP_1 * MAP_1) + row * MAP_1) * (64 * B) + channel[:, None] * B + image[None, :]
     for _ in tl.range(num_columns, num_stages=STAGES):
+        # Pool before bias and ReLU, which keep the order: three of four are then never computed.
         best = tag_offset(tl.dot(weights, tl.load(patch)), 0, PTX)
         for offset in tl.static_range(1, 4):
             x = tl.load(patch + ((offset // 2) * SIDE + offset % 2) * B)

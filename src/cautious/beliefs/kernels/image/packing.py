@@ -5,14 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from cautious.beliefs.kernels.image import layout
-
-CONV1_SIZE = tl.constexpr(layout.CONV1_SIZE)
-DENSE_START = tl.constexpr(layout.DENSE_START)
-CHANNELS_2 = tl.constexpr(layout.CHANNELS_2)
-FEATURES = tl.constexpr(layout.FEATURES)
-HIDDEN_1 = tl.constexpr(layout.HIDDEN_1)
-HIDDEN_2 = tl.constexpr(layout.HIDDEN_2)
+from cautious.beliefs.kernels.image.constants import CHANNELS_2, CONV1_SIZE, DENSE_START, FEATURES, HIDDEN_1, HIDDEN_2
 
 PACKED = 64 * 256 + 16 * 64 + 16 * 16
 """Halves of one model's packed linear layers."""
