@@ -10,13 +10,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cautious.beliefs.diagnostics import BeliefWarning, diagnose, unfamiliar_states
+from cautious.beliefs.diagnostics import BeliefWarning, examine
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.familiar_spread import FamiliarSpread
 from cautious.beliefs.networks.image import LEARNING_RATE, SIDE, as_images
 from cautious.beliefs.networks.module import ModuleNetwork, as_inputs
 from cautious.beliefs.networks.vector import Standardizer, VectorNetwork
-from cautious.beliefs.novelty_probe import NUM_MADE_UP, NUM_ROWS, Care, care_of, care_on
 from cautious.beliefs.prior import WIDTH, Prior, checked_width
 from cautious.beliefs.training.loop import train
 from cautious.beliefs.training.problems import ImageTrainingProblem, ModuleTrainingProblem, checked_rewards
@@ -115,48 +114,14 @@ def fit_ensemble(
             rows, table[familiar], width=width, num_models=settings.num_models, seed=settings.seed
         ).to(trained.parameters.device)
     kept = asdict(settings) | {"prior": width}
-    found = RewardEnsemble(problem.network, trained.parameters, trained.losses, kept, prior=priors)
+    belief = RewardEnsemble(problem.network, trained.parameters, trained.losses, kept, prior=priors)
     if len(held_out):
-        made_up = _opinions_on_made_up(found, states[familiar], seed)
-        opinions = found.rewards(states[held_out])
-        found.familiar = FamiliarSpread.of(model_spread(opinions).cpu())
-        care = _care_on_made_up(found, states[familiar], opinions, made_up, seed)
-        found.diagnosis = diagnose(opinions, table[held_out], made_up, care)
-        for sentence in found.diagnosis.concerns:
+        predictions = belief.rewards(states[held_out])
+        belief.familiar = FamiliarSpread.of(model_spread(predictions).cpu())
+        belief.diagnosis = examine(belief, states[familiar], predictions, table[held_out], seed)
+        for sentence in belief.diagnosis.concerns:
             warnings.warn(sentence, BeliefWarning, stacklevel=3)  # past the guard of threads
-    return found
-
-
-def _opinions_on_made_up(belief: RewardEnsemble, familiar: Tensor, seed: int) -> Tensor:
-    """What the models say about states that are like nothing seen, [M, U, A]; nothing where a module cannot take them."""
-    states = unfamiliar_states(familiar, seed)
-    try:
-        return belief.rewards(states)
-    except Exception:  # whatever a user's module may raise beyond the range of its inputs
-        return torch.full((belief.num_models, 1, belief.num_actions), torch.nan, dtype=torch.float32)
-
-
-def _care_on_made_up(
-    belief: RewardEnsemble, familiar: Tensor, opinions: Tensor, made_up: Tensor, seed: int
-) -> tuple[Care, ...]:
-    """Whether a cautious policy notices rows that are far from all familiar ones; of images, those made up already.
-
-    Nothing is known where a module cannot take such rows.
-
-    Args:
-        belief: M models.
-        familiar: What they were trained on, [S, ...].
-        opinions: What they say about states that were kept back, [M, H, A].
-        made_up: What they say about `unfamiliar_states`, [M, 2U, A].
-        seed: Starts the draws of rows.
-    """
-    if familiar.dtype == torch.uint8:
-        mixed, shuffled = (half[:, :NUM_ROWS].cpu() for half in made_up.split(NUM_MADE_UP, dim=1))
-        return care_of(opinions.cpu(), {"pixels mixed": mixed, "pixels in another order": shuffled})
-    try:
-        return care_on(belief, familiar, seed)
-    except Exception:  # whatever a user's module may raise beyond the range of its inputs
-        return ()
+    return belief
 
 
 def _as_states(inputs: ArrayLike, network: NetworkChoice) -> Tensor:

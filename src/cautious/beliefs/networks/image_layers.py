@@ -31,7 +31,7 @@ Part = Mapping[str, Tensor]
 """Weights by name, each with M in front."""
 
 
-class Activations(NamedTuple):
+class ImageActivations(NamedTuple):
     """What the backward pass needs of the forward pass."""
 
     patches: Tensor
@@ -54,7 +54,7 @@ class Activations(NamedTuple):
     """[M, B, A]."""
 
 
-def forward(part: Part, images: Tensor, help_available: Tensor | None) -> Activations:
+def forward(part: Part, images: Tensor, help_available: Tensor | None) -> ImageActivations:
     """Each model's rewards on its own images: bytes [M, B, 28, 28] (and bits [M, B]) -> predictions [M, B, A]."""
     asked = images.shape[1]
     images = aligned(images, 1)
@@ -70,7 +70,7 @@ def forward(part: Part, images: Tensor, help_available: Tensor | None) -> Activa
     bits = None if help_available is None else aligned(help_available, 1)
     features, hidden, predictions = _dense(part, best.relu_(), bits)
     seen = (patches, first, first_choice, pooled, second, second_choice, features, hidden)
-    return Activations(*seen, predictions[:, :asked])
+    return ImageActivations(*seen, predictions[:, :asked])
 
 
 @torch.no_grad()
@@ -124,7 +124,7 @@ def _aligned_dense(part: Part) -> dict[str, Tensor]:
     return weights | {f"{layer}.bias": aligned(part[f"{layer}.bias"], 1) for layer in layers}
 
 
-def backward(part: Part, seen: Activations, slope: Tensor) -> dict[str, Tensor]:
+def backward(part: Part, seen: ImageActivations, slope: Tensor) -> dict[str, Tensor]:
     """Gradient of Σ slope · predictions by the chain rule, layer by layer: slope [M, B, A] -> each weight's, flat [M, ...].
 
     Written out so that every sum has a fixed order and no model touches another's.
