@@ -180,7 +180,7 @@ def test_bad_input_is_named(problem):
     for change, reason in (
         ({"inputs": states[:50]}, "S=50"),
         ({"inputs": states * torch.nan}, "finite"),
-        ({"inputs": states[:, 0]}, r"one row a state.* states\[None\]"),
+        ({"inputs": states[:, 0]}, r"one row per state.* states\[None\]"),
         ({"rewards": rewards[:, 0]}, r"\[S, A\], got \[120\]; give each action a column, with NaN"),
         ({"rewards": rewards * torch.inf}, "infinite"),
         ({"rewards": rewards + torch.tensor([0, torch.nan, 0])}, r"actions \[1\]"),

@@ -1,4 +1,4 @@
-"""Calls of one shape, whoever trains or predicts beside: what a library rounds may depend on how large a call is.
+"""Library calls of one fixed shape, so that a model's bits are independent of what else is in the batch.
 
 Matrix and convolution libraries choose their kernels, and with them the order of their sums, by the shape of a call, the
 kind of CPU and the alignment of the data. So on the CPU every call has a fixed number of models (and, in prediction, of

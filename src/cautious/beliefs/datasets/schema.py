@@ -28,7 +28,7 @@ DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}")
 
 @dataclass(frozen=True)
 class OutcomeColumns:
-    """Which columns of a log say what was done and what it paid: one action a row, or a column for each action."""
+    """Which columns of a log hold actions and rewards: one action per row, or one column of rewards per action."""
 
     action: str | None = None
     reward: str | None = None
@@ -164,7 +164,7 @@ class TableSchema:
         width = sum(1 if feature.texts is None else len(feature.texts) for feature in features)
         if (len(actions), (width,)) != (belief.num_actions, belief.state_shape):
             raise BadFileError(
-                f"belief: its table has {width} numbers a row and {len(actions)} actions, its models take states "
+                f"belief: its table has {width} numbers per row and {len(actions)} actions, its models take states "
                 f"{list(belief.state_shape)} and know {belief.num_actions} actions."
             )
         return cls(features, actions)

@@ -28,7 +28,7 @@ def adam_at(weights, mean, square, at, mask, slope, rate, correction, decay):
 
 @triton.jit
 def _adam(parameters, gradient, first_moment, second_moment, rate, correction, decay, size, BLOCK: tl.constexpr):
-    """`BLOCK` parameters a program; each is updated by itself, so models stay apart."""
+    """`BLOCK` parameters per program; each is updated by itself, so models stay apart."""
     n = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     slope = tl.load(gradient + n, mask=n < size)
     adam_at(parameters, first_moment, second_moment, n, n < size, slope, rate, correction, decay)

@@ -1,4 +1,4 @@
-"""What any architecture of a reward model offers, and how one is found again from a file."""
+"""What every architecture of a reward model offers, and how one is restored from a file."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ SHAPES = {
     "output": (NUM_SPEEDS, NUM_HIDDEN + 1),
 }
 """Weights of one model; a layer's bias is its last input, which is always 1. The first half of the convolution's outputs
-is for s, the second for s'; the hidden and the output layer have one head a speed."""
+is for s, the second for s'; the hidden and the output layer have one head per speed."""
 
 FAN_IN = {"convolution": PATCH, "hidden": NUM_INPUTS, "output": NUM_HIDDEN}
 SIZES = {name: shape[0] * shape[1] for name, shape in SHAPES.items()}
@@ -40,7 +40,7 @@ NUM_PARAMETERS = sum(SIZES.values())
 
 
 class PairInputs:
-    """What the network sees of given states and pairs of them; pairs are kept by initial speed, one block a head."""
+    """What the network sees of given states and pairs of them; pairs are kept by initial speed, one block per head."""
 
     def __init__(self, states: Sequence[DrivingState], pairs: Tensor, device: torch.device | None = None) -> None:
         """Cut the images into patches, once a state.

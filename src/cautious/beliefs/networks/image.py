@@ -2,7 +2,7 @@
 
     28x28 -> conv 64 @ 4x4 -> max-pool 2 -> ReLU -> conv 16 @ 4x4 -> max-pool 2 -> ReLU -> 256 (+ help bit) -> 50 -> 15 -> A
 
-`beliefs/image_layers.py` computes it; this file says what it is made of.
+`networks/image_layers.py` computes it; this file says what it is made of.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The layers of the image network, forward and backward, M models at once; `part` is what `ImageNetwork.split` gives.
 
 The first convolution is one matrix product over image patches (a single input channel makes library convolutions slow), the
-second a grouped convolution with one group a model, channels last. Pooling drops the last row and column of both
+second a grouped convolution with one group per model, channels last. Pooling drops the last row and column of both
 convolutions' outputs, so only the first 25x25 pixels ever matter: 22x22 and 8x8 outputs are computed, no more.
 """
 
@@ -192,7 +192,7 @@ def _column_sums(rows: Tensor) -> Tensor:
 
 
 def _side_by_side(images: Tensor, num_models: int) -> Tensor:
-    """[M*B, C, H, W] -> [B, M*C, H, W], both channels last: one group of channels a model."""
+    """[M*B, C, H, W] -> [B, M*C, H, W], both channels last: one group of channels per model."""
     last = images.permute(0, 2, 3, 1).unflatten(0, (num_models, -1)).permute(1, 2, 3, 0, 4)  # [B, H, W, M, C]
     return last.flatten(3).permute(0, 3, 1, 2)
 

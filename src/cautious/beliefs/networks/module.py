@@ -97,12 +97,12 @@ class ModuleNetwork:
         return lambda own, inputs: torch.func.functional_call(module, own, (inputs,))
 
     def module(self) -> nn.Module:
-        """One more module of this architecture, with first weights of its own."""
+        """One more module of this architecture, with initial weights of its own."""
         return self._factory()
 
     @property
     def title(self) -> str:
-        """What tells this architecture from another in a folder of unfinished work: a hash of how the module prints itself."""
+        """Identifies this architecture in a folder of unfinished work: by a hash of how the module prints itself."""
         printed = re.sub(r" at 0x[0-9a-f]+", "", repr(self._module))
         digest = hashlib.sha256(f"{printed} {self._shapes}".encode()).hexdigest()
         return f"{self.name} {type(self._module).__name__} {digest[:16]}"
@@ -171,7 +171,7 @@ def _as_vector(module: nn.Module) -> Tensor:
 
 
 def _built(factory: ModuleFactory, seed: int) -> nn.Module:
-    """A module with first weights that depend on `seed` alone; PyTorch's own generator is left as it was."""
+    """A module with initial weights that depend on `seed` alone; PyTorch's own generator is left as it was."""
     with _BUILDING, torch.random.fork_rng(devices=[]), _in_float32():
         torch.default_generator.manual_seed(seed)
         try:
@@ -190,7 +190,7 @@ def _built(factory: ModuleFactory, seed: int) -> nn.Module:
 
 @contextmanager
 def _in_float32() -> Iterator[None]:
-    """First weights are drawn in PyTorch's default type, which decides what is drawn: always float32 here."""
+    """Initial weights are drawn in PyTorch's default type, which determines the draws: always float32 here."""
     usual = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:
@@ -206,7 +206,7 @@ def as_inputs(states: Any, shape: tuple[int, ...] | None = None) -> Tensor:
         raise InvalidInputError(f"inputs: there are none (shape {list(inputs.shape)}); give one row at least.")
     if inputs.dim() < 2:
         one = "; for one state pass states[None], a batch of one" if inputs.dim() == 1 else ""
-        raise InvalidInputError(f"inputs: expected one row a state, [S, ...], got shape {list(inputs.shape)}{one}.")
+        raise InvalidInputError(f"inputs: expected one row per state, [S, ...], got shape {list(inputs.shape)}{one}.")
     if 0 in inputs.shape:
         raise InvalidInputError(
             f"inputs: states of shape {list(inputs.shape[1:])} hold no number; each needs one at least."

@@ -52,10 +52,10 @@ def write_batches(
         samples: Each pair's number in the training data, [num_pairs], int32.
         heads: Each pair's head, [num_pairs], int32, never falling.
         order: Out, [num_pairs], int32: pairs of the first batch in their own order, then of the second, and so on.
-        counts: Out, [num_batches], int64: pairs of each head in each batch, 16 bits a head.
+        counts: Out, [num_batches], int64: pairs of each head in each batch, 16 bits per head.
         num_pairs: P.
         batch_size: Pairs in every batch but the last.
-        num_batches: How many batches an epoch has.
+        num_batches: Batches in an epoch.
         CAPACITY: P, filled up to a power of two.
     """
     pair = tl.arange(0, CAPACITY) + (epoch >> 30)  # + 0: keeps indices from waiting in registers between epochs

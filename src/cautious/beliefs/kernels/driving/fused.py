@@ -36,7 +36,7 @@ MAX_PAIRS = 1 << 14
 
 
 class FusedDrivingTraining:
-    """Trains shards on one set of pairs, several epochs a call."""
+    """Trains shards on one set of pairs, several epochs per call."""
 
     def __init__(self, inputs: PairInputs, targets: Tensor) -> None:
         """Keep the pairs where `targets` are.

@@ -1,4 +1,4 @@
-"""Many epochs of training of a driving network in one kernel, one program a model."""
+"""Many epochs of training of a driving network in one kernel, one program per model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HIDDEN_START = tl.constexpr(driving.SIZES["convolution"])
 OUTPUT_START = tl.constexpr(driving.SIZES["convolution"] + driving.SIZES["hidden"])
 PARAMETERS = tl.constexpr(driving.NUM_PARAMETERS)
 SCRATCH = 2 * driving.NUM_CHANNELS + driving.NUM_HIDDEN
-"""Numbers a row that threads hand each other: four features, their gradient, and that of what the row adds."""
+"""Numbers per row that threads hand each other: four features, their gradient, and that of what the row adds."""
 
 SCRATCH_SIZE = tl.constexpr(SCRATCH)
 
@@ -115,7 +115,7 @@ def train_model(
         num_epochs: Epochs to do.
         num_pairs: P.
         batch_size: Pairs in every batch but the last.
-        num_batches: How many batches an epoch has.
+        num_batches: Batches in an epoch.
         R: Rows.
         MOST: Rows of the largest slot.
         TILE: Pairs at a time.

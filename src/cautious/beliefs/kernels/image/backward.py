@@ -35,7 +35,7 @@ def conv2_gradient(
         window_sums: Out, [M, 25, 64, 64], float32: place in the window; offset (2x2) x channel; input channel.
         num_steps: 16 pooled places times B / BLOCK blocks of images.
         B: Padded batch.
-        BLOCK: Images a step.
+        BLOCK: Images per step.
         STAGES: Loads in flight.
     """
     model = tl.program_id(1).to(tl.int64)
@@ -81,7 +81,7 @@ def conv1_gradient(
     STAGES: tl.constexpr,
     PTX: tl.constexpr,
 ):
-    """Gradient through conv2 and of conv1's weights: one row of the first map and `BLOCK` images a program.
+    """Gradient through conv2 and of conv1's weights: one row of the first map and `BLOCK` images per program.
 
     The gradient at the first map, the network's largest tensor, is used where it is made and never stored.
 
@@ -93,7 +93,7 @@ def conv1_gradient(
         partials: Out, [M, programs, 1088], float32: sums over this program's images, [64, 16] weights and 64 biases.
         num_columns: 11.
         B: Padded batch.
-        BLOCK: Images a program.
+        BLOCK: Images per program.
         STAGES: Loads in flight.
         PTX: See `encoding.encode`.
     """

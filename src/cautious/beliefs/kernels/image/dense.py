@@ -34,7 +34,7 @@ def dense_and_loss(
     PARTIAL: tl.constexpr,
     PACKED: tl.constexpr,
 ):
-    """Linear layers, loss, and their gradients: `BLOCK` images of one model a program.
+    """Linear layers, loss, and their gradients: `BLOCK` images of one model per program.
 
     Every program writes its own sums over its images, so that they can be added in a fixed order afterwards.
 
@@ -58,7 +58,7 @@ def dense_and_loss(
         A: Actions.
         P: Parameters of a model.
         B: Padded batch.
-        BLOCK: Images a program.
+        BLOCK: Images per program.
         HELP: Whether the network has a help bit.
         PARTIAL: Size of one program's sums.
         PACKED: Size of one model's packed weights.

@@ -36,8 +36,8 @@ def gather_pixels(
         batch_size: Images in the batch.
         batch_stride: See `batch`.
         B: Padded batch.
-        BLOCK_IMAGES: Images a program.
-        BLOCK_PIXELS: Pixels a program.
+        BLOCK_IMAGES: Images per program.
+        BLOCK_PIXELS: Pixels per program.
     """
     model = tl.program_id(1).to(tl.int64)
     block = tl.program_id(0)
@@ -65,7 +65,7 @@ def convolve_1(
     STAGES: tl.constexpr,
     PTX: tl.constexpr,
 ):
-    """First convolution, 2x2 max pool and ReLU: one row of the pooled map and `BLOCK` images a program.
+    """First convolution, 2x2 max pool and ReLU: one row of the pooled map and `BLOCK` images per program.
 
     Args:
         pixels: [M, 784, B], float16.
@@ -75,7 +75,7 @@ def convolve_1(
         num_columns: 11; a run-time bound on a GPU, as in `convolve_2`.
         P: Parameters of a model.
         B: Padded batch.
-        BLOCK: Images a program.
+        BLOCK: Images per program.
         STAGES: Loads in flight.
         PTX: See `encode`.
     """
@@ -113,7 +113,7 @@ def convolve_2(
     STAGES: tl.constexpr,
     PTX: tl.constexpr,
 ):
-    """Second convolution, 2x2 max pool and ReLU: one pooled place and `BLOCK` images a program.
+    """Second convolution, 2x2 max pool and ReLU: one pooled place and `BLOCK` images per program.
 
     The four convolution outputs that one pooled place looks at share a 5x5 window: 25 products of [64, 64] weights (rows:
     16 channels x 4 offsets, zero where an output does not reach) with [64, BLOCK] activations.
@@ -126,7 +126,7 @@ def convolve_2(
         num_places: 25. A run-time bound on a GPU: with a constant one, an assembler dropped the matrix instructions.
         P: Parameters of a model.
         B: Padded batch.
-        BLOCK: Images a program.
+        BLOCK: Images per program.
         STAGES: Loads in flight.
         PTX: See `encode`.
     """

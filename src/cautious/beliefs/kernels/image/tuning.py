@@ -73,7 +73,7 @@ def choose_variant(name: str, device: torch.device) -> KernelVariant:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Images a program and loads in flight, for one padded batch; the result's last bits depend on it, so models do not."""
+    """Images per program and loads in flight, for one padded batch; the result's last bits depend on it, so models do not."""
 
     conv1_block: int
     conv1_stages: int

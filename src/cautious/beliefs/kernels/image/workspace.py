@@ -21,7 +21,7 @@ class Workspace:
     def __init__(
         self, num_models: int, padded: int, partial_size: int, variant: KernelVariant, device: torch.device
     ) -> None:
-        """Reserve device memory: about 25 KiB a model and image, at 512 images."""
+        """Reserve device memory: about 25 KiB per model and image, at 512 images."""
 
         def zeros(*shape: int, dtype: torch.dtype = torch.float16) -> Tensor:
             return torch.zeros(num_models, *shape, dtype=dtype, device=device)
