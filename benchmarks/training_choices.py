@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 
 from cautious.beliefs.ensemble import RewardEnsemble
-from cautious.beliefs.training.image_problem import ImageTrainingProblem
 from cautious.beliefs.training.loop import train
+from cautious.beliefs.training.problems import ImageTrainingProblem
 from cautious.cli.console import progress_bar
 from cautious.experiments.images.experiment import reward_table, training_data
 from cautious.experiments.images.inputs import ImageData, load_data

@@ -23,11 +23,11 @@ class Demo:
 
     def run(self) -> None:
         """Run the demo."""
-        from cautious.seeding import derive_seed
+        from cautious.seeding import check_seed
         from cautious.validation import as_folder
 
         as_folder(self.out, "out")
-        derive_seed(self.seed)  # says so if it is no seed
+        check_seed(self.seed)
         if self.courier:
             self._show_courier()
         else:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from cautious.beliefs.datasets.csv import Table
+    from cautious.beliefs.datasets.csv import TextTable
     from cautious.beliefs.datasets.schema import TableSchema
     from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.policy.decision import Decision
@@ -22,7 +22,7 @@ class DecisionInputs(NamedTuple):
     belief: RewardEnsemble
     states: Any
     """As the belief takes them, [S, ...]."""
-    table: Table | None = None
+    table: TextTable | None = None
     """Where they come from, if from a table."""
     columns: TableSchema | None = None
     """What the table's columns mean."""
@@ -56,7 +56,7 @@ def load_dataset_of(belief: Path, data: Sequence[Path]) -> tuple[RewardEnsemble,
     """A belief, and experience like that of its training: states [S, ...], and what each action paid there, [S, A]."""
     from cautious.beliefs.datasets.arrays import load_dataset
     from cautious.beliefs.datasets.csv import are_tables, read_tables
-    from cautious.beliefs.datasets.schema import Outcome, TableSchema
+    from cautious.beliefs.datasets.schema import OutcomeColumns, TableSchema
     from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.errors import BadFileError, InvalidInputError
 
@@ -66,7 +66,7 @@ def load_dataset_of(belief: Path, data: Sequence[Path]) -> tuple[RewardEnsemble,
     if not are_tables(data):
         return models, *load_dataset(data)
     table, columns = read_tables(data), TableSchema.of(models)
-    actions, rewards = Outcome.of_training(models).of(table)
+    actions, rewards = OutcomeColumns.of_training(models).of(table)
     if actions != columns.actions:
         raise BadFileError(
             f"{table.path}: its actions are {', '.join(map(repr, actions))}; those of the training were "

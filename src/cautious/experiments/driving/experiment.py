@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cautious.beliefs.networks.driving import DrivingEnsemble, familiar_network
+from cautious.beliefs.ensemble import RewardEnsemble
+from cautious.beliefs.training.problems import DrivingTrainingProblem
 from cautious.evaluation.driving_safety import safety_statistics
 from cautious.experiments.driving.settings import DrivingExperiment
 from cautious.experiments.executors.engine import Engine, LocalEngine
@@ -85,7 +86,7 @@ def belief(
     device: torch.device | str = "cpu",
     progress: TitledProgress | None = None,
     engine: Engine | None = None,
-) -> DrivingEnsemble:
+) -> RewardEnsemble:
     """The trained ensemble for one p: loaded if it is there, trained (or trained on) if not. All p < 1 share one."""
     certain = probability == 1
     settings = replace(experiment.training, num_epochs=experiment.certain_epochs) if certain else experiment.training
@@ -93,8 +94,8 @@ def belief(
         store,
         "belief-certain" if certain else "belief",
         settings,
-        lambda: familiar_network(probability),
-        lambda _, trained: DrivingEnsemble(trained.parameters, trained.losses, asdict(settings)),
+        lambda: DrivingTrainingProblem.familiar(probability),
+        lambda problem, trained: RewardEnsemble(problem.network, trained.parameters, trained.losses, asdict(settings)),
         counted="num_pairs",
         engine=engine or LocalEngine(),
         device=device,
@@ -106,7 +107,7 @@ class StageInputs(NamedTuple):
     """What the stages that share a belief need, wherever they are solved."""
 
     experiment: DrivingExperiment
-    ensemble: DrivingEnsemble
+    ensemble: RewardEnsemble
     store: Store | None
     """Where to keep what is solved of a stage; None where the run's folder is out of reach."""
 
@@ -181,7 +182,7 @@ def _certificates(solved: dict[str, Tensor]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _belief_spread(ensemble: DrivingEnsemble, world: DrivingWorld) -> dict[str, float]:
+def _belief_spread(ensemble: RewardEnsemble, world: DrivingWorld) -> dict[str, float]:
     """Mean standard deviation between the models on pairs that are familiar, and on those that are not."""
     familiar = driving_world(novel=False, appearance_probability=world.appearance_probability)
     known = {(familiar.states[s], familiar.states[t]) for s, t in familiar.pairs.tolist()}

@@ -12,8 +12,8 @@ import hashlib
 import numpy as np
 import torch
 
-from cautious.beliefs.training.image_problem import ImageTrainingProblem
-from cautious.beliefs.training.state import Batch
+from cautious.beliefs.training.problems import ImageTrainingProblem
+from cautious.beliefs.training.state import MiniBatch
 from cautious.parallel import single_threaded
 
 
@@ -32,7 +32,7 @@ def rounding_fingerprint(device: str) -> str:
     matrix, rows = (torch.from_numpy(rng.normal(size=(size, 152))) for size in (152, 67))
     few = rows.float()
     results = [
-        *problem.loss_and_gradient(weights, Batch(torch.arange(64)[None])),
+        *problem.loss_and_gradient(weights, MiniBatch(torch.arange(64)[None])),
         rows @ matrix,
         few @ matrix.float(),
         torch.linalg.lu_factor(matrix).LU,

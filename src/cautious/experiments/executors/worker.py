@@ -94,9 +94,10 @@ def train_piece(job: Any, begun: Any, tell: Reporter) -> Any:
     """Train one shard (`beliefs.training.loop.train_shard`); it travels back from the CPU."""
     import torch
 
-    from cautious.beliefs.training.loop import train_shard
+    from cautious.beliefs.training.loop import freed_memory_kept, train_shard
 
-    return train_shard(job, begun, tell).to(torch.device("cpu"))
+    with freed_memory_kept():
+        return train_shard(job, begun, tell).to(torch.device("cpu"))
 
 
 def _refuse_other_versions(versions: Mapping[str, str]) -> None:

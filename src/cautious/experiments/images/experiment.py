@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.ensemble import RewardEnsemble
-from cautious.beliefs.training.image_problem import ImageTrainingProblem
+from cautious.beliefs.training.problems import ImageTrainingProblem
 from cautious.errors import InvalidInputError
 from cautious.experiments.executors.engine import Engine, LocalEngine
 from cautious.experiments.images.inputs import ImageData, cut, load_data

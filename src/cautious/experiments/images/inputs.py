@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 
-from cautious.beliefs.training.state import fingerprint_of
 from cautious.errors import MissingFileError
 from cautious.experiments.images.settings import ImageExperiment
+from cautious.io.arrays import fingerprint_of
 from cautious.worlds.data import ImageSet, has_images, load_images
 from cautious.worlds.data.sources import complete_size
 from cautious.worlds.image_tasks import class_balanced_subset

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cautious.beliefs.training.memory import give_back_freed_memory
 from cautious.evaluation.image_behaviour import behaviour, frequencies, frequencies_by_label, most_likely
 from cautious.experiments.images.settings import ImageExperiment
 from cautious.experiments.store import StageResult, as_lists
@@ -91,8 +90,6 @@ def _solved(
     policies, values, reshuffles = [], [], []
     together = _together(experiment, rewards)
     for levels in together:
-        if len(together) > 1:
-            give_back_freed_memory()
         solution = solve_bandit(
             rewards,
             levels,
