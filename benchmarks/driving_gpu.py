@@ -12,9 +12,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from cautious.beliefs.networks.driving import DrivingNetwork, familiar_network
-from cautious.beliefs.networks.driving_inputs import NUM_HIDDEN, NUM_PARAMETERS
-from cautious.beliefs.training.epochs import train_plainly
+from cautious.beliefs.networks.driving import NUM_HIDDEN, NUM_PARAMETERS
+from cautious.beliefs.training.loop import train_plainly
+from cautious.beliefs.training.problems import DrivingTrainingProblem
 from cautious.beliefs.training.state import TrainingSettings, TrainState
 from cautious.experiments.driving.experiment import experiment_at
 from cautious.experiments.store import provenance_line
@@ -102,7 +102,7 @@ def main() -> None:
     """Print both tables."""
     if not torch.cuda.is_available():
         raise SystemExit("benchmarks.driving_gpu needs a GPU.")
-    network: DrivingNetwork = familiar_network(0.5).to(torch.device("cuda"))
+    network: DrivingTrainingProblem = DrivingTrainingProblem.familiar(0.5).to(torch.device("cuda"))
     fused = network.train_epochs
     if fused is None:
         raise SystemExit("benchmarks.driving_gpu needs Triton.")

@@ -15,7 +15,7 @@ from torch import Tensor
 from benchmarks.image_networks import CompiledStack, as_inputs, first_weights, vmapped_step
 from cautious.beliefs.kernels.adam import adam_step
 from cautious.beliefs.kernels.image.step import FusedImageStep
-from cautious.beliefs.kernels.image.tuning import Variant, supported_variants
+from cautious.beliefs.kernels.image.tuning import KernelVariant, supported_variants
 from cautious.beliefs.networks.image import LEARNING_RATE
 from cautious.benchmarking.plain import plain_image_network
 from cautious.experiments.store import provenance_line
@@ -54,7 +54,9 @@ def least_bytes(kernels: FusedImageStep) -> dict[str, int]:
     def one_model(*tensors: Tensor) -> int:
         return sum(tensor[0].nbytes for tensor in tensors)
 
-    windows = 0 if kernels.variant is Variant.HOPPER else 4 * 16 * 1024 * 2  # conv2's weights at four offsets each
+    windows = (
+        0 if kernels.variant is KernelVariant.HOPPER else 4 * 16 * 1024 * 2
+    )  # conv2's weights at four offsets each
     return {
         "pack": parameters + one_model(space.weights_1, space.weights_2t, space.packed) + windows,
         "gather": (PIXELS // 2 + PIXELS) * BATCH,

@@ -15,11 +15,9 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from cautious.beliefs.networks.driving import familiar_network
-from cautious.beliefs.networks.module import ModuleTrainingProblem
 from cautious.beliefs.networks.vector import VectorNetwork
-from cautious.beliefs.training.image_problem import ImageTrainingProblem
 from cautious.beliefs.training.loop import train
+from cautious.beliefs.training.problems import DrivingTrainingProblem, ImageTrainingProblem, ModuleTrainingProblem
 from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
 from cautious.experiments.store import provenance_line
 
@@ -42,7 +40,7 @@ def vectors() -> TrainingProblem:
 
 CASES: dict[str, tuple[Callable[[], TrainingProblem], int, int, int]] = {
     "image network, batches of 512, shards of 2": (images, 2, 512, 1),
-    "driving network, batches of 800, shards of 16": (lambda: familiar_network(0.5), 16, 800, 20),
+    "driving network, batches of 800, shards of 16": (lambda: DrivingTrainingProblem.familiar(0.5), 16, 800, 20),
     "vector network, batches of 64, shards of 16": (vectors, 16, 64, 20),
 }
 """Problem, models of a shard, batch size, epochs."""

@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 
 from cautious.beliefs.ensemble import RewardEnsemble
-from cautious.beliefs.training.image_problem import ImageTrainingProblem
 from cautious.beliefs.training.loop import train
+from cautious.beliefs.training.problems import ImageTrainingProblem
 from cautious.cli.console import progress_bar
 from cautious.experiments.images.experiment import ImageData, behaviour_study, load_data, reward_table, training_problem
 from cautious.experiments.images.settings import EnsembleVariant, ImageExperiment, image_experiment_at

@@ -268,7 +268,7 @@ CALLS = [
         INVALID,
         "must lie in (0, 1]: at 0 no obstacle would ever appear",
     ),
-    Call("fit_ensemble", "fit_ensemble(states[0], paid)", INVALID, "expected one row a state"),
+    Call("fit_ensemble", "fit_ensemble(states[0], paid)", INVALID, "expected one row per state"),
     Call("fit_ensemble", "fit_ensemble(states * nan, paid)", INVALID, "every entry must be a finite number"),
     Call("fit_ensemble", "fit_ensemble(states, paid[:5])", INVALID, "expected shape [S, A] with S=20"),
     Call("fit_ensemble", "fit_ensemble(states, paid / 0)", INVALID, "use NaN for what was not tried"),

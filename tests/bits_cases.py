@@ -25,10 +25,10 @@ from cautious import (
     solve_bandit,
     solve_mdp,
 )
-from cautious.beliefs.networks.driving import DrivingEnsemble, familiar_network
+from cautious.beliefs.networks.driving import DrivingNetwork
 from cautious.beliefs.networks.image import ImageNetwork
-from cautious.beliefs.training.image_problem import ImageTrainingProblem
 from cautious.beliefs.training.loop import train
+from cautious.beliefs.training.problems import DrivingTrainingProblem, ImageTrainingProblem
 from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
 from cautious.ops.linear import BatchMatrix, DenseLU
 from cautious.worlds.driving import driving_world
@@ -103,8 +103,8 @@ def own_module() -> Tensor:
 
 
 def driving() -> Tensor:
-    weights = trained(familiar_network(0.5), 19, (1, 3, 7, 19), batch_size=800)
-    whole = DrivingEnsemble(weights, torch.zeros(19), {})
+    weights = trained(DrivingTrainingProblem.familiar(0.5), 19, (1, 3, 7, 19), batch_size=800)
+    whole = RewardEnsemble(DrivingNetwork(), weights, torch.zeros(19), {})
     some, world = [18, 2, 5], driving_world(novel=True)
     same(whole.on(world).rewards_for(some), whole.rewards(world)[some])
     return whole.rewards(world)

@@ -49,7 +49,7 @@ def test_sparse_tensors_are_built_without_a_warning():
 import warnings
 warnings.simplefilter("error")
 import torch
-from cautious.beliefs.networks.driving_inputs import PairInputs
+from cautious.beliefs.networks.driving import PairInputs
 from cautious.worlds.driving import driving_world
 from cautious.worlds.driving_rules import START
 from cautious.worlds.from_gymnasium import _joined

@@ -3,7 +3,7 @@
 python tools/fuzz_files.py --count 10000
 
 Each spoilt file is read in a child process with limits on memory and time. It should be refused with one of the package's
-errors, or give exactly what the valid one gives. Formats without checksums (plain IDX, .npy, files of earlier versions)
+errors, or give exactly what the valid one gives. Formats without checksums (plain IDX, .npy)
 cannot tell damage inside a number from another number: those are counted apart. The exit status is 1 if anything else
 happens.
 """

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from cautious import CautiousPolicy, RewardEnsemble, TabularMDP, fit_ensemble
 from cautious.beliefs.datasets.arrays import load_dataset
 from cautious.beliefs.datasets.csv import read_table
-from cautious.beliefs.datasets.schema import Outcome, TableSchema
-from cautious.beliefs.networks.driving import NUM_PARAMETERS, DrivingEnsemble
+from cautious.beliefs.datasets.schema import OutcomeColumns, TableSchema
+from cautious.beliefs.networks.driving import NUM_PARAMETERS, DrivingNetwork
 from cautious.beliefs.networks.image import ImageNetwork
 from cautious.beliefs.networks.vector import VectorNetwork
-from cautious.experiments.store import RUN, Store
+from cautious.experiments.store import Store
 from cautious.io.arrays import (
-    CHECKSUM,
-    FILES,
     load_array,
     save_tensors,
 )
@@ -98,9 +93,9 @@ def image_ensemble(seed: int) -> RewardEnsemble:
     return RewardEnsemble(network, normal(seed, 1, network.num_parameters).float(), torch.ones(1), {"a": seed})
 
 
-def driving_ensemble(seed: int) -> DrivingEnsemble:
+def driving_ensemble(seed: int) -> RewardEnsemble:
     """One network of driving."""
-    return DrivingEnsemble(normal(seed, 1, NUM_PARAMETERS).float(), torch.ones(1), {"a": seed})
+    return RewardEnsemble(DrivingNetwork(), normal(seed, 1, NUM_PARAMETERS).float(), torch.ones(1), {"a": seed})
 
 
 def world(seed: int) -> TabularMDP:
@@ -116,7 +111,7 @@ def make_log(folder: Path, seed: int) -> None:
 
 def read_log(folder: Path) -> Any:
     """A log as states and rewards."""
-    table, outcome = read_table(folder / "log.csv"), Outcome("done", "paid")
+    table, outcome = read_table(folder / "log.csv"), OutcomeColumns("done", "paid")
     actions, rewards = outcome.of(table)
     return [actions, TableSchema.learned(table, actions, outcome.columns).states(table), rewards]
 
@@ -161,23 +156,6 @@ def read_images(folder: Path) -> Any:
     return [found.images, found.labels]
 
 
-def as_earlier(kind: Kind) -> Kind:
-    """The same files as versions before checksums wrote them."""
-
-    def make(folder: Path, seed: int) -> None:
-        kind.make(folder, seed)
-        for path in folder.rglob("*.json"):
-            content = json.loads(path.read_text(encoding="utf-8"))
-            early = {name: value for name, value in content.items() if name not in (CHECKSUM, FILES, RUN)}
-            path.write_text(json.dumps(early | {"format": 1}, indent=2), encoding="utf-8")
-        for path in folder.rglob("*.safetensors"):
-            save_file(load_file(path), path)
-        for path in sorted(folder.rglob("*-*"), reverse=True):  # what is in a folder before the folder
-            path.rename(path.with_name(re.sub("-[0-9a-f]{16}", "", path.name)))
-
-    return kind._replace(make=make, checked=False)
-
-
 def _saved(make: Callable[[int], Any]) -> Callable[[Path, int], None]:
     return lambda folder, seed: make(seed).save(folder)
 
@@ -208,8 +186,6 @@ KINDS = {
     ),
     "images, IDX.gz": Kind(make_images(".gz"), read_images, together=False),
 }
-EARLIER = ("run", "training checkpoints", "ensemble, vectors", "ensemble, images", "policy, ensemble", "world")
-KINDS |= {f"{name}, without checksums": as_earlier(KINDS[name]) for name in EARLIER}
 KINDS |= {
     "images, plain IDX": Kind(make_images(""), read_images, checked=False, together=False),
     "rewards, .npy": Kind(

@@ -1,4 +1,4 @@
-"""One family of errors. Each message names the value, the rule it breaks and the way out."""
+"""The package's exceptions. Each message names the value, the rule it breaks and the way out."""
 
 
 class CautiousError(Exception):
@@ -10,15 +10,15 @@ class InvalidInputError(CautiousError, ValueError):
 
 
 class BadFileError(CautiousError, ValueError):
-    """A file that is truncated, of another kind, or does not hold what was asked of it."""
+    """A file that is damaged, of another kind, or without the content that was asked for."""
 
 
 class MissingFileError(CautiousError, FileNotFoundError):
-    """A file or folder that is not there."""
+    """A file or folder that does not exist."""
 
 
 class SolverError(CautiousError, RuntimeError):
-    """A numerical method that could not finish, with what it reported."""
+    """A numerical method that failed, with what it reported."""
 
 
 class MissingPackageError(CautiousError, ImportError):
@@ -26,11 +26,11 @@ class MissingPackageError(CautiousError, ImportError):
 
 
 class ClusterError(CautiousError, RuntimeError):
-    """A cluster that cannot be reached, or whose workers cannot do what they are asked."""
+    """A cluster that cannot be reached, or whose workers failed."""
 
 
 class ClusterWarning(UserWarning):
-    """Machines of a cluster that give results of their own."""
+    """Machines of a cluster whose results differ in their last bits."""
 
 
 class FolderInUseError(CautiousError):

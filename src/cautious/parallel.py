@@ -1,9 +1,9 @@
-"""CPU threads: independent tasks side by side, and no operation shared among threads.
+"""CPU threads: independent tasks run in parallel, and no operation is divided among threads.
 
-Sharing one small operation among threads makes each thread wait for the slowest, for long where another process has a core
-to itself; and a library may sum in another order when it has more threads. So every public computation runs its operations
-on one thread (`single_threaded`), and work that is large enough is cut into tasks of a fixed size (`parallel_map`). Neither
-the results' bits nor, by much, the time then depends on how many threads there are or how busy the machine is.
+Where threads share one small operation, each waits for the slowest, for long where another process occupies a core; and a
+library may sum in another order when it has more threads. So every public computation runs its operations on one thread
+(`single_threaded`), and work that is large enough is divided into tasks of a fixed size (`parallel_map`). The bits of a result
+then do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def parallel_map(
         on_failure: Called when a task fails or the user interrupts, before waiting for those that are running.
     """
     with single_thread() as num_threads:
-        # A task that cuts its own work has the one core that it is on: its siblings have the others. Elsewhere tasks that can
-        # be told to stop stay off the main thread, where an interrupt would cut them in the middle of a step.
+        # A task that divides its own work keeps the one core that it runs on: its siblings have the others. Tasks that can be
+        # stopped stay off the main thread otherwise: an interrupt would end them in the middle of a step there.
         in_task = getattr(_own, "in_task", False)
         if in_task or (on_failure is None and min(num_threads, count) == 1):
             return [task(number) for number in range(count)]
@@ -46,7 +46,9 @@ def parallel_map(
         with ThreadPoolExecutor(max_workers=min(num_threads, count)) as pool:
             futures = [pool.submit(alone, number) for number in range(count)]
             try:
-                wait(futures, return_when=FIRST_EXCEPTION)  # whichever fails: those before it may have hours to go
+                wait(
+                    futures, return_when=FIRST_EXCEPTION
+                )  # not in order: tasks before the one that fails may have hours to go
                 return [future.result() for future in futures if future.done()]  # all, or it raises
             except BaseException:
                 if on_failure is not None:
@@ -68,7 +70,7 @@ def single_threaded(compute: Callable[Parameters, Result]) -> Callable[Parameter
 
 _lock = threading.Lock()
 _usual = _users = 0
-"""Torch's number of threads outside of `single_thread`, and how many threads are inside it."""
+"""Torch's number of threads outside of `single_thread`, and how many threads are inside."""
 _own = threading.local()
 """Of each thread: how deep it is inside `single_thread`, whether it was left with a number of 1, and whether it is running a
 task of `parallel_map`."""
@@ -80,8 +82,8 @@ def single_thread() -> Iterator[int]:
 
     Torch keeps one number for each thread, one that new threads begin with, and one of the matrix library for all; setting
     the first sets the others, too. So only the last thread to leave restores it: another one in the middle of a factorisation
-    would otherwise get help, and sum in another order. A thread that left before the last keeps 1 until it leaves as the last
-    itself; what it has then is not taken for the usual number.
+    would otherwise get more threads, and sum in another order. A thread that left before the last keeps 1 until it leaves
+    as the last itself; until then its 1 is not taken for the usual number.
     """
     global _usual, _users
     if getattr(_own, "depth", 0):

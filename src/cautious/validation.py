@@ -57,7 +57,7 @@ def parse_count(value: Any, name: str, minimum: int = 1) -> int:
 
 
 def parse_flag(value: Any, name: str) -> bool:
-    """`value` as a truth value; what only counts as true or false in Python is refused, "no" being true there."""
+    """`value` as a truth value; nothing else, since the text "no" counts as true in Python."""
     if not isinstance(value, (bool, np.bool_)):
         raise InvalidInputError(f"{name}={value!r} must be True or False.")
     return bool(value)
@@ -72,13 +72,13 @@ def as_number(value: Any) -> float:
 
 
 def check_callable(value: Any, name: str, of: str) -> None:
-    """Raise unless `value` is a function, or None; `of` says what it is told."""
+    """Raise unless `value` is a function, or None; `of` names its arguments."""
     if value is not None and not callable(value):
         raise InvalidInputError(f"{name}={value!r} must be a function of ({of}), or None.")
 
 
 def as_path(value: Any, name: str) -> Path:
-    """`value` as a path that the system can look up; nothing needs to be there."""
+    """`value` as a path that the system can look up; it need not exist."""
     if not isinstance(value, (str, os.PathLike)) or not str(value) or "\0" in str(value):
         raise InvalidInputError(f"{name}={value!r} must be a path: a text or a pathlib.Path.")
     path = Path(value)
@@ -90,9 +90,9 @@ def as_path(value: Any, name: str) -> Path:
 
 
 def as_folder(value: Any, name: str = "folder") -> Path:
-    """`value` as a folder to write in, which is there or can be made: no file is in its way, and it may be written.
+    """`value` as a folder to write in, which exists or can be made, and is writable.
 
-    Asked before long work begins, which would otherwise end with nothing to show.
+    Checked before long work begins, whose result could otherwise not be saved.
     """
     path = as_path(value, name)
     there = next(part for part in (path, *path.parents) if part.exists())
@@ -132,7 +132,7 @@ def _as_numpy(values: Any) -> np.ndarray:
 
 
 def as_device(device: torch.device | str | None) -> torch.device | None:
-    """The device that a name stands for, checked to be there; None stays None."""
+    """The device of that name, checked to be usable; None stays None."""
     if device is None:
         return None
     try:
@@ -154,7 +154,7 @@ def resolve_device(device: torch.device | str | None) -> torch.device:
 
 
 def check_shape(tensor: Tensor, letters: str, name: str = "array", **sizes: int) -> None:
-    """Raise unless `tensor` has one dimension a letter, each of the size that `sizes` gives for it.
+    """Raise unless `tensor` has one dimension per letter, each of the size that `sizes` gives for it.
 
     A leading ``...`` in `letters` admits any batch dimensions in front.
 
@@ -178,13 +178,13 @@ def check_shape(tensor: Tensor, letters: str, name: str = "array", **sizes: int)
 
 @lru_cache(maxsize=64)
 def _dimensions(letters: str) -> tuple[tuple[str, ...], bool]:
-    """One name a dimension, and whether any may come in front."""
+    """One name per dimension, and whether any may come in front."""
     names = tuple(letters.split())
     return (names[1:], True) if names[0] == "..." else (names, False)
 
 
 def check_finite(tensor: Tensor, name: str) -> None:
-    """Raise, naming the first place, unless every entry is a finite number."""
+    """Raise, naming the first bad entry, unless every entry is a finite number."""
     if bool(torch.isfinite(tensor.sum())):  # one pass, no mask: an infinite or missing entry spoils the sum
         return
     bad = ~torch.isfinite(tensor)

@@ -6,13 +6,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from cautious.beliefs.networks.driving import DrivingNetwork, familiar_network
-from cautious.beliefs.training import epochs
 from cautious.beliefs.training import loop as training
-from cautious.beliefs.training.epochs import adam_step
-from cautious.beliefs.training.loop import TrainingSettings, train
+from cautious.beliefs.training.loop import TrainingSettings, adam_step, train
+from cautious.beliefs.training.problems import DrivingTrainingProblem
 from cautious.errors import BadFileError
-from cautious.io.arrays import load_json, load_tensors, save_json
+from cautious.io.arrays import load_json, load_tensors, save_json, save_tensors
 
 SETTINGS = TrainingSettings(num_models=5, num_epochs=3, batch_size=800, learning_rate=1e-3, weight_decay=1e-5)
 
@@ -22,8 +20,8 @@ class Stop(Exception):
 
 
 @pytest.fixture(scope="module")
-def network() -> DrivingNetwork:
-    return familiar_network(0.5)
+def network() -> DrivingTrainingProblem:
+    return DrivingTrainingProblem.familiar(0.5)
 
 
 def test_a_kill_in_a_long_epoch_loses_no_more_than_the_time_between_checkpoints(network, tmp_path, monkeypatch):
@@ -40,7 +38,7 @@ def test_a_kill_in_a_long_epoch_loses_no_more_than_the_time_between_checkpoints(
             raise Stop  # in the middle of a step, so that nothing more is written
         adam_step(*arguments)
 
-    monkeypatch.setattr(epochs, "adam_step", killed)
+    monkeypatch.setattr(training, "adam_step", killed)
     with pytest.raises(Stop):
         train(network, settings, checkpoint_dir=tmp_path)
     found = load_tensors(next(tmp_path.glob("models-*.safetensors")))
@@ -73,15 +71,16 @@ def test_a_checkpoint_of_other_models_is_refused(network, tmp_path):
     train(network, SETTINGS, shard_size=2, checkpoint_dir=tmp_path / "own")
 
 
-def test_a_checkpoint_of_an_earlier_version_is_taken(network, tmp_path):
+def test_a_checkpoint_that_is_not_whole_is_refused(network, tmp_path):
     train(network, SETTINGS, checkpoint_dir=tmp_path)
     path = next(tmp_path.glob("models-*.safetensors"))
-    early = {name: value for name, value in load_tensors(path).items() if name not in ("running", "batch", "identity")}
-    save_file(early, path)
+    kept = load_tensors(path)
+    save_file(kept, path)
     with pytest.raises(BadFileError, match="its checksum is gone"):
         train(network, SETTINGS, checkpoint_dir=tmp_path)
-    save_json(tmp_path / "training.json", load_json(tmp_path / "training.json") | {"format": 1})
-    train(network, SETTINGS, checkpoint_dir=tmp_path)
-    save_file(early | {"epoch": torch.tensor(7)}, path)
+    save_tensors(path, kept | {"epoch": torch.tensor(7)})
     with pytest.raises(BadFileError, match="epoch 7"):
+        train(network, SETTINGS, checkpoint_dir=tmp_path)
+    save_json(tmp_path / "training.json", load_json(tmp_path / "training.json") | {"format": 1})
+    with pytest.raises(BadFileError, match="format is 1 there"):
         train(network, SETTINGS, checkpoint_dir=tmp_path)

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from cautious import RewardEnsemble
-from cautious.beliefs.datasets.csv import Table, in_order, read_table, read_tables
-from cautious.beliefs.datasets.schema import Feature, Outcome, TableSchema
+from cautious.beliefs.datasets.csv import TextTable, in_order, read_table, read_tables
+from cautious.beliefs.datasets.schema import Feature, OutcomeColumns, TableSchema
 from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 
@@ -21,7 +21,7 @@ cid,36.5,north,pill,-2
 """
 
 
-def learned(table: Table, outcome: Outcome, ignore: Sequence[str] = ()) -> TableSchema:
+def learned(table: TextTable, outcome: OutcomeColumns, ignore: Sequence[str] = ()) -> TableSchema:
     return TableSchema.learned(table, outcome.of(table)[0], (*outcome.columns, *ignore))
 
 
@@ -32,7 +32,7 @@ def written(folder: Path, text: str, name: str = "log.csv") -> Path:
 
 
 def test_a_log_by_hand(tmp_path):
-    table, outcome = read_table(written(tmp_path, LOG)), Outcome("treatment", "outcome")
+    table, outcome = read_table(written(tmp_path, LOG)), OutcomeColumns("treatment", "outcome")
     columns = learned(table, outcome, ["name"])
     features = (Feature("temperature", None, 36.5, 39.0), Feature("site", ("north", "south")))
     assert columns == TableSchema(features, ("pill", "rest"))
@@ -46,7 +46,7 @@ def test_a_log_by_hand(tmp_path):
 
 def test_a_column_for_each_action_with_gaps_where_it_was_not_tried(tmp_path):
     table = read_table(written(tmp_path, "x;gamble;help\n1;0.5;\n2;NA;0.25\n"))
-    outcome = Outcome(rewards=("gamble", "help"))
+    outcome = OutcomeColumns(rewards=("gamble", "help"))
     actions, rewards = outcome.of(table)
     assert actions == ("gamble", "help")
     assert rewards.nan_to_num(9).tolist() == [[0.5, 9], [9, 0.25]]
@@ -69,7 +69,7 @@ def test_quotes_marks_of_order_and_blank_lines(tmp_path):
 
 def test_new_rows_need_only_the_features_and_may_have_texts_never_seen(tmp_path):
     table = read_table(written(tmp_path, LOG))
-    columns = learned(table, Outcome("treatment", "outcome"), ["name"])
+    columns = learned(table, OutcomeColumns("treatment", "outcome"), ["name"])
     new = read_table(written(tmp_path, "site,temperature\neast,38\nsouth,40\nwest,36\n", "new.csv"))
     assert columns.states(new).tolist() == [[38, 0, 0], [40, 0, 1], [36, 0, 0]]
     assert columns.remarks(new) == [
@@ -90,12 +90,12 @@ def test_several_files_are_one_table(tmp_path):
 
 def test_a_number_is_one_action_however_it_is_written(tmp_path):
     table = read_table(written(tmp_path, "x,done,paid\n1,0,1\n2,0.0,1\n3,01,1\n4,1.0,1\n"))
-    assert Outcome("done", "paid").of(table)[0] == ("0", "1")
+    assert OutcomeColumns("done", "paid").of(table)[0] == ("0", "1")
 
 
 def test_new_rows_have_no_gaps(tmp_path):
     table = read_table(written(tmp_path, LOG))
-    columns = learned(table, Outcome("treatment", "outcome"), ["name"])
+    columns = learned(table, OutcomeColumns("treatment", "outcome"), ["name"])
     with pytest.raises(BadFileError, match="line 2: column 'site' is empty"):
         columns.states(read_table(written(tmp_path, "site,temperature\n,38\n", "new.csv")))
 
@@ -156,7 +156,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
 def test_a_reward_is_a_finite_number(tmp_path, cell):
     table = read_table(written(tmp_path, f"x,done,paid\n1,a,1\n2,b,{cell}\n"))
     with pytest.raises(BadFileError, match=r"line 3: column 'paid' is .* Fill in a number"):
-        Outcome("done", "paid").of(table)
+        OutcomeColumns("done", "paid").of(table)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_reward_is_a_finite_number(tmp_path, cell):
     ],
 )
 def test_cells_that_cannot_be_meant_are_named(tmp_path, rows, says):
-    table, outcome = read_table(written(tmp_path, "x,done,paid\n" + rows)), Outcome("done", "paid")
+    table, outcome = read_table(written(tmp_path, "x,done,paid\n" + rows)), OutcomeColumns("done", "paid")
     with pytest.raises(BadFileError, match=says):
         learned(table, outcome)
 
@@ -184,11 +184,11 @@ def test_cells_that_cannot_be_meant_are_named(tmp_path, rows, says):
 def test_columns_that_are_not_there_are_named(tmp_path):
     table = read_table(written(tmp_path, LOG))
     with pytest.raises(InvalidInputError, match="no column 'cost'; there are 'name'"):
-        Outcome("treatment", "cost").of(table)
+        OutcomeColumns("treatment", "cost").of(table)
     with pytest.raises(InvalidInputError, match=r"no column 'name,date'; .* separated by spaces"):
-        learned(table, Outcome("treatment", "outcome"), ["name,date"])
+        learned(table, OutcomeColumns("treatment", "outcome"), ["name,date"])
     with pytest.raises(InvalidInputError, match="no column is left"):
-        learned(table, Outcome("treatment", "outcome"), ["name", "temperature", "site"])
+        learned(table, OutcomeColumns("treatment", "outcome"), ["name", "temperature", "site"])
 
 
 @pytest.mark.parametrize(
@@ -196,15 +196,15 @@ def test_columns_that_are_not_there_are_named(tmp_path):
 )
 def test_one_form_of_outcome_is_needed_and_no_more(names):
     with pytest.raises(InvalidInputError, match="name the one or the other"):
-        Outcome(**names)
+        OutcomeColumns(**names)
     with pytest.raises(InvalidInputError, match="twice"):
-        Outcome(rewards=("a", "a"))
+        OutcomeColumns(rewards=("a", "a"))
     with pytest.raises(InvalidInputError, match="twice"):
-        Outcome("a", "a")
+        OutcomeColumns("a", "a")
 
 
 def test_states_are_what_a_network_takes(tmp_path):
     table = read_table(written(tmp_path, LOG))
-    states = learned(table, Outcome("treatment", "outcome"), ["name"]).states(table)
+    states = learned(table, OutcomeColumns("treatment", "outcome"), ["name"]).states(table)
     assert states.dtype == torch.float64
     assert states.shape == (3, 3)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cautious.beliefs.networks.driving import familiar_network
 from cautious.beliefs.training.loop import TrainingSettings, TrainState, train, train_shard
+from cautious.beliefs.training.problems import DrivingTrainingProblem
 from cautious.beliefs.training.sharding import balanced_shard_size, partition_models
 
 SETTINGS = TrainingSettings(num_models=40, num_epochs=2, batch_size=800, learning_rate=1e-3, weight_decay=1e-5)
@@ -36,7 +36,7 @@ class BackwardsCrew:
 
 @pytest.fixture(scope="module")
 def network():
-    return familiar_network(0.5)
+    return DrivingTrainingProblem.familiar(0.5)
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,9 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from cautious.beliefs.networks.driving import DrivingNetwork, familiar_network
 from cautious.beliefs.training import loop as training
-from cautious.beliefs.training.epochs import train_plainly
-from cautious.beliefs.training.loop import train
+from cautious.beliefs.training.loop import train, train_plainly
+from cautious.beliefs.training.problems import DrivingTrainingProblem
 from cautious.beliefs.training.state import TrainingSettings, TrainState
 
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
@@ -22,12 +21,12 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA de
 
 INTERPRETED = """
 import torch
-from cautious.beliefs.networks.driving import familiar_network
+from cautious.beliefs.training.problems import DrivingTrainingProblem
 from cautious.beliefs.kernels.driving.fused import FusedDrivingTraining
 from cautious.beliefs.training.state import TrainState, TrainingSettings
-from cautious.beliefs.training.epochs import train_plainly
+from cautious.beliefs.training.loop import train_plainly
 
-network = familiar_network(1.0)  # 218 pairs: three batches of 80, 80 and 58
+network = DrivingTrainingProblem.familiar(1.0)  # 218 pairs: three batches of 80, 80 and 58
 settings = TrainingSettings(num_models=6, num_epochs=2, batch_size={batch_size}, learning_rate=1e-3, weight_decay=1e-2, seed=3)
 ours, plain = (TrainState.fresh(network, settings, range({first}, 6), torch.device("cpu")) for _ in range(2))
 fused = FusedDrivingTraining(network._inputs, network._targets[:, 0])
@@ -57,7 +56,7 @@ def test_interpreted_kernel_equals_plain_epochs(batch_size, first, cuts):
 def test_rows_of_zeros_and_ones_describe_every_pair(probability):
     from cautious.beliefs.kernels.driving.pair_tables import pair_tables
 
-    network = familiar_network(probability)
+    network = DrivingTrainingProblem.familiar(probability)
     tables = pair_tables(network._inputs)
     assert torch.equal(tables.members.sum(dim=1), torch.full((network.num_samples,), 14.0))  # 12 patches, speed, bias
     for pair in range(0, network.num_samples, 37):
@@ -70,10 +69,10 @@ def test_rows_of_zeros_and_ones_describe_every_pair(probability):
 
 
 def test_without_a_gpu_the_plain_path_is_used():
-    assert familiar_network(1.0).train_epochs is None
+    assert DrivingTrainingProblem.familiar(1.0).train_epochs is None
 
 
-class CountingNetwork(DrivingNetwork):
+class CountingNetwork(DrivingTrainingProblem):
     """Trains itself, by the plain path, and remembers how many epochs it was asked for."""
 
     def train_epochs(self, shard, settings, num_epochs):
@@ -82,7 +81,7 @@ class CountingNetwork(DrivingNetwork):
 
 
 def test_a_network_that_trains_itself_is_asked_for_many_epochs_at_once(monkeypatch):
-    network = familiar_network(1.0)
+    network = DrivingTrainingProblem.familiar(1.0)
     own = CountingNetwork(network._world)
     own.calls = []
     monkeypatch.setattr(training, "CALL_SECONDS", 1e9)
@@ -95,7 +94,7 @@ def test_a_network_that_trains_itself_is_asked_for_many_epochs_at_once(monkeypat
 
 
 def test_a_network_that_trains_itself_keeps_its_work_when_stopped(tmp_path, monkeypatch):
-    own = CountingNetwork(familiar_network(1.0)._world)
+    own = CountingNetwork(DrivingTrainingProblem.familiar(1.0)._world)
     own.calls = []
     monkeypatch.setattr(training, "CALL_SECONDS", 1e9)
     settings = TrainingSettings(num_models=2, num_epochs=30, batch_size=800, learning_rate=1e-3)
@@ -109,18 +108,18 @@ def test_a_network_that_trains_itself_keeps_its_work_when_stopped(tmp_path, monk
     own.calls.clear()
     resumed = train(own, settings, shard_size=2, checkpoint_dir=tmp_path)
     assert own.calls == [1, 4, 16, 4]
-    assert torch.equal(resumed.parameters, train(familiar_network(1.0), settings).parameters)
+    assert torch.equal(resumed.parameters, train(DrivingTrainingProblem.familiar(1.0), settings).parameters)
 
 
 @pytest.fixture(scope="module")
-def on_gpu() -> DrivingNetwork:
-    return familiar_network(0.5).to(torch.device("cuda"))
+def on_gpu() -> DrivingTrainingProblem:
+    return DrivingTrainingProblem.familiar(0.5).to(torch.device("cuda"))
 
 
 SETTINGS = TrainingSettings(num_models=64, num_epochs=3, batch_size=800, learning_rate=1e-3, weight_decay=1e-5, seed=2)
 
 
-def trained(network: DrivingNetwork, models: range, *cuts: int) -> TrainState:
+def trained(network: DrivingTrainingProblem, models: range, *cuts: int) -> TrainState:
     shard = TrainState.fresh(network, SETTINGS, models, torch.device("cuda"))
     for num_epochs in cuts:
         network.train_epochs(shard, SETTINGS, num_epochs)

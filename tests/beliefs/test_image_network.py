@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from cautious.beliefs.networks.image import ImageNetwork, as_images
-from cautious.beliefs.training.image_problem import ImageTrainingProblem
 from cautious.beliefs.training.loop import TrainingSettings, train
-from cautious.beliefs.training.state import Batch
+from cautious.beliefs.training.problems import ImageTrainingProblem
+from cautious.beliefs.training.state import MiniBatch
 from cautious.errors import InvalidInputError
 from cautious.worlds.image_tasks import ask_for_help_rewards, help_if_available_rewards, index_loss_weights
 
@@ -96,7 +96,7 @@ def test_the_loss_is_the_weighted_mean_square_by_hand():
     assert network == ImageNetwork(11, help_bit=True)
     parameters = weights_of(network, 2)
     samples, help_bits = torch.tensor([[0, 3, 6], [1, 1, 5]]), torch.tensor([[0, 1, 1], [0, 0, 1]])
-    losses, gradient = training.loss_and_gradient(parameters, Batch(samples, help_bits))
+    losses, gradient = training.loss_and_gradient(parameters, MiniBatch(samples, help_bits))
     for model in range(2):
         plain = plain_with(network, parameters[model])
         predicted = plain(images[samples[model]].double(), help_bits[model].double())
@@ -112,7 +112,7 @@ def test_unknown_rewards_carry_no_loss():
     images, rewards = random_images(4), ask_for_help_rewards(torch.arange(4))
     gaps = rewards.clone()
     gaps[1:, 3:] = torch.nan  # the first image knows them all, and is not in the batch
-    parameters, batch = weights_of(ImageNetwork(11), 1), Batch(torch.arange(1, 4)[None])
+    parameters, batch = weights_of(ImageNetwork(11), 1), MiniBatch(torch.arange(1, 4)[None])
     known = torch.tensor([1.0] * 3 + [0.0] * 8)
     with_gaps = ImageTrainingProblem(images, gaps).loss_and_gradient(parameters, batch)
     without = ImageTrainingProblem(images, rewards, known).loss_and_gradient(parameters, batch)
@@ -122,7 +122,7 @@ def test_unknown_rewards_carry_no_loss():
 
 def test_training_is_what_a_plain_loop_with_adam_does():
     """Ten steps of one model beside others, against a float64 module and torch's own Adam on the same batches."""
-    from cautious.beliefs.training.shuffling import draw_help_bits, shuffles
+    from cautious.beliefs.training.loop import draw_help_bits, shuffles
     from cautious.seeding import derive_seed, make_rng
 
     images, labels = random_images(20), torch.arange(20) % 10
@@ -159,7 +159,7 @@ def test_a_model_has_the_same_bits_alone_among_others_and_in_any_shard():
 
 
 def test_coins_are_fair_and_new_in_each_epoch():
-    from cautious.beliefs.training.shuffling import draw_help_bits
+    from cautious.beliefs.training.loop import draw_help_bits
 
     flips = torch.stack([draw_help_bits(torch.arange(20), epoch, 500) for epoch in range(40)]).double()  # [40, 20, 500]
     # 400,000 flips: the mean has a deviation of 0.0008; 20,000 a model, 0.0035; 40 a sample and model, 0.079

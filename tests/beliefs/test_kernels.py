@@ -149,7 +149,7 @@ def assert_close(case: Case, found: tuple[Tensor, Tensor], wanted: tuple[Tensor,
 def adam_pair(device: str) -> tuple[list[Tensor], list[Tensor]]:
     """Parameters and moments after three steps with weight decay: the fused kernel's, and the engine's."""
     from cautious.beliefs.kernels.adam import adam_step
-    from cautious.beliefs.training.epochs import adam_step as plain_step
+    from cautious.beliefs.training.loop import adam_step as plain_step
     from cautious.beliefs.training.state import TrainState
 
     generator = torch.Generator().manual_seed(1)

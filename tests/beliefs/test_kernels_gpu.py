@@ -26,16 +26,16 @@ def maps_and_features(case: Case, given: Problem, variant: str) -> tuple[Tensor,
     """What both convolutions leave behind: the first map and the features, encoded, of every model."""
     from cautious.beliefs.kernels.image import launches
     from cautious.beliefs.kernels.image.layout import dense_size, padded_batch
-    from cautious.beliefs.kernels.image.tuning import Variant
+    from cautious.beliefs.kernels.image.tuning import KernelVariant
     from cautious.beliefs.kernels.image.workspace import Workspace
     from cautious.beliefs.networks.image import ImageNetwork
 
-    shape, chosen = ImageNetwork(case.num_actions, case.has_help_bit), Variant(variant)
+    shape, chosen = ImageNetwork(case.num_actions, case.has_help_bit), KernelVariant(variant)
     padded = padded_batch(case.batch_size)
     space = Workspace(case.num_models, padded, dense_size(shape) + 1, chosen, given.images.device)
     launches.pack(space, given.parameters, shape, chosen)
     launches.gather(space, given.images, given.batch)
-    if chosen is Variant.HOPPER:
+    if chosen is KernelVariant.HOPPER:
         launches.convolutions(space, given.parameters)
     else:
         launches.convolve_1(space, given.parameters, chosen)

@@ -9,8 +9,15 @@ import torch
 from torch import Tensor
 
 from cautious import CautiousPolicy, RewardEnsemble, fit_ensemble
-from cautious.beliefs.diagnostics import BeliefWarning, diagnose
-from cautious.beliefs.novelty_probe import Care, care_of, care_on, made_up_rows, unfamiliar_states
+from cautious.beliefs.diagnostics import (
+    BeliefWarning,
+    NoveltyResponse,
+    diagnose,
+    made_up_rows,
+    novelty_responses,
+    probe_novelty,
+    unfamiliar_states,
+)
 from cautious.worlds.data import load_images
 
 MODELS = 40
@@ -99,7 +106,7 @@ def test_the_default_is_quiet_on_data_that_fill_their_range(task: str):
 
 def test_a_belief_that_knows_distances_is_not():
     states, rewards = clusters()
-    care = care_on(Knowing(states, rewards), states)
+    care = probe_novelty(Knowing(states, rewards), states)
     assert sum(kind.num_departing for kind in care) > 0.5 * sum(kind.num_rows for kind in care)
     opinions = Knowing(states, rewards).rewards(states)
     assert diagnose(opinions, rewards, torch.randn(MODELS, 10, 3), care).concerns == ()
@@ -109,7 +116,7 @@ def test_where_caution_gains_nothing_no_row_counts():
     """One action is always best: whatever a row is like, there is nothing to be careful about."""
     states, _ = clusters()
     rewards = torch.stack([torch.ones(160), 0.3 * torch.rand(160, generator=torch.Generator().manual_seed(0))], dim=1)
-    assert [kind.num_rows for kind in care_on(Knowing(states, rewards), states)] == [0, 0, 0]
+    assert [kind.num_rows for kind in probe_novelty(Knowing(states, rewards), states)] == [0, 0, 0]
 
 
 def test_nor_where_the_ordinary_policy_asks_already():
@@ -121,7 +128,7 @@ def test_nor_where_the_ordinary_policy_asks_already():
             said[:, :, -1] = torch.where(said[:, :, 0].std(dim=0) > 0.01, 0.9, 0.4)
             return said
 
-    assert sum(kind.num_rows for kind in care_on(Asks(states, rewards), states)) < 20
+    assert sum(kind.num_rows for kind in probe_novelty(Asks(states, rewards), states)) < 20
 
 
 def test_of_many_models_whole_pairs_are_asked():
@@ -137,7 +144,7 @@ def test_of_many_models_whole_pairs_are_asked():
             pair = torch.tensor([[2.5, 2.0, 0.4], [-0.5, -2.0, 0.4]]).double()
             return torch.where(far, pair.repeat(200, 1)[:, None], known)
 
-    care = care_on(Paired(states, rewards), states)
+    care = probe_novelty(Paired(states, rewards), states)
     assert sum(kind.num_rows for kind in care) >= 20
     assert all(kind.num_departing == kind.num_rows for kind in care)  # on average the first is best; half say -0.5
 
@@ -156,16 +163,16 @@ def test_images_are_looked_at_too():
     belief = RewardEnsemble.load("ask-for-help")
     made_up = belief.rewards(unfamiliar_states(digits.images))
     known = belief.rewards(load_images("digits", "test").images[:40])
-    mixed, shuffled = care_of(known, {"mixed": made_up[:, :40], "shuffled": made_up[:, 100:140]})
+    mixed, shuffled = novelty_responses(known, {"mixed": made_up[:, :40], "shuffled": made_up[:, 100:140]})
     assert shuffled.num_departing > 0.9 * shuffled.num_rows > 0
     assert mixed.num_departing > 0.2 * mixed.num_rows > 0
 
 
 def test_a_share_of_few_rows_is_no_concern():
     rewards = torch.randn(MODELS, 30, 2, generator=torch.Generator().manual_seed(0))
-    few = diagnose(rewards, rewards.mean(dim=0), rewards, (Care("features mixed", 19, 0),))
-    many = diagnose(rewards, rewards.mean(dim=0), rewards, (Care("features mixed", 20, 4),))
-    enough = diagnose(rewards, rewards.mean(dim=0), rewards, (Care("features mixed", 20, 5),))
+    few = diagnose(rewards, rewards.mean(dim=0), rewards, (NoveltyResponse("features mixed", 19, 0),))
+    many = diagnose(rewards, rewards.mean(dim=0), rewards, (NoveltyResponse("features mixed", 20, 4),))
+    enough = diagnose(rewards, rewards.mean(dim=0), rewards, (NoveltyResponse("features mixed", 20, 5),))
     assert [len(found.concerns) for found in (few, many, enough)] == [0, 1, 0]
     assert enough.departures == (("features mixed", 0.25, 20),)
 
@@ -175,12 +182,13 @@ def test_one_kind_that_goes_by_unnoticed_is_named():
     rewards = torch.randn(MODELS, 30, 2, generator=torch.Generator().manual_seed(0))
 
     def concerns(**departing: int) -> tuple[str, ...]:
-        care = [Care(name.replace("_", " "), 40, number) for name, number in departing.items()]
+        care = [NoveltyResponse(name.replace("_", " "), 40, number) for name, number in departing.items()]
         return diagnose(rewards, rewards.mean(dim=0), rewards, tuple(care)).concerns
 
     (found,) = concerns(one_feature_moved=37, between_clusters=36, features_mixed=2)
     assert "blind to a kind of novelty: on 40 made-up rows" in found
-    assert "(features mixed) 1-of-20 takes another action than ordinarily in 5 %" in found
+    assert "(features mixed)" in found
+    assert "in 5 %" in found
     assert concerns(one_feature_moved=37, between_clusters=36, features_mixed=4) == ()
     assert concerns(one_feature_moved=37, between_clusters=1, features_mixed=35) == ()  # inside, models interpolate
     (pooled,) = concerns(one_feature_moved=2, between_clusters=20, features_mixed=2)

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from cautious import CautiousPolicy, RewardEnsemble, fit_ensemble
 from cautious.beliefs.datasets.csv import read_table
-from cautious.beliefs.datasets.schema import Outcome, TableSchema
+from cautious.beliefs.datasets.schema import OutcomeColumns, TableSchema
 from cautious.beliefs.diagnostics import BeliefWarning
+from cautious.beliefs.networks.vector import deviations
 from cautious.beliefs.prior import FARTHEST, Prior
-from cautious.beliefs.standardizer import deviations
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.io.arrays import load_json, save_json
 
@@ -252,7 +252,7 @@ def test_a_text_never_seen_is_novel(tmp_path):
         lines.append(f"{random.normal() + 3 * kind:.3f},{('red', 'green', 'blue')[number % 3]},{1 - kind},{kind},{ASK}")
     (tmp_path / "log.csv").write_text("\n".join(lines))
     (tmp_path / "new.csv").write_text("size,colour\n0.1,red\n3.2,blue\n0.1,mauve\n3.2,mauve\n")
-    outcome, table = Outcome(rewards=("left", "right", "ask")), read_table(tmp_path / "log.csv")
+    outcome, table = OutcomeColumns(rewards=("left", "right", "ask")), read_table(tmp_path / "log.csv")
     names, rewards = outcome.of(table)
     columns = TableSchema.learned(table, names, outcome.columns)
     belief = fit_ensemble(columns.states(table), rewards, **QUICK)

@@ -11,22 +11,21 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
+from cautious.beliefs.diagnostics import diagnose
+from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.networks.driving import (
     NUM_PARAMETERS,
-    DrivingEnsemble,
     DrivingNetwork,
     backward,
-    familiar_network,
     forward,
-    split_parameters,
+    split_driving_parameters,
 )
 from cautious.beliefs.training import loop as training
-from cautious.beliefs.training.epochs import adam_step
-from cautious.beliefs.training.loop import TrainingSettings, TrainState, train
-from cautious.beliefs.training.shuffling import shuffles
-from cautious.beliefs.training.state import Batch
+from cautious.beliefs.training.loop import TrainingSettings, TrainState, adam_step, shuffles, train
+from cautious.beliefs.training.problems import DrivingTrainingProblem
+from cautious.beliefs.training.state import MiniBatch
 from cautious.errors import BadFileError, InvalidInputError, WriteError
-from cautious.io.arrays import save_json
+from cautious.io.arrays import load_json, save_json
 from cautious.progress import as_progress
 from cautious.seeding import derive_seed
 from cautious.worlds.driving import driving_world
@@ -36,8 +35,8 @@ SETTINGS = TrainingSettings(num_models=5, num_epochs=3, batch_size=800, learning
 
 
 @pytest.fixture(scope="module")
-def network() -> DrivingNetwork:
-    return familiar_network(0.5)
+def network() -> DrivingTrainingProblem:
+    return DrivingTrainingProblem.familiar(0.5)
 
 
 class PlainNetwork(nn.Module):
@@ -45,7 +44,7 @@ class PlainNetwork(nn.Module):
 
     def __init__(self, weights: torch.Tensor) -> None:
         super().__init__()
-        convolution, hidden, output = (part[0] for part in split_parameters(weights[None]))
+        convolution, hidden, output = (part[0] for part in split_driving_parameters(weights[None]))
         self.of_state, self.of_next = nn.Conv2d(4, 4, 2), nn.Conv2d(4, 4, 2)
         self.hidden = nn.ModuleList(nn.Linear(52, 32) for _ in range(4))
         self.output = nn.ModuleList(nn.Linear(32, 1) for _ in range(4))
@@ -95,9 +94,9 @@ def test_the_gradient_is_autograds(network):
     error = plain(*data) - driving_world(False).pair_rewards.float()
     loss = error[batch].square().mean()
     loss.backward()
-    ours, gradient = network.loss_and_gradient(weights[None], Batch(batch[None]))
+    ours, gradient = network.loss_and_gradient(weights[None], MiniBatch(batch[None]))
     assert float(ours) == pytest.approx(loss.item(), rel=1e-5)
-    convolution, hidden, output = (part[0] for part in split_parameters(gradient))
+    convolution, hidden, output = (part[0] for part in split_driving_parameters(gradient))
     expected = plain.of_next.weight.grad.reshape(4, 16).T
     assert torch.allclose(convolution[:-1, 4:], expected, rtol=1e-4, atol=1e-5)
     assert torch.allclose(convolution[-1, :4], plain.of_state.bias.grad, rtol=1e-4, atol=1e-5)
@@ -203,7 +202,7 @@ def test_a_folder_of_another_experiment_is_refused(network, tmp_path):
     with pytest.raises(BadFileError, match="num_epochs is 3 there and 4 here"):
         train(network, other, checkpoint_dir=tmp_path)
     with pytest.raises(BadFileError, match="num_samples is 1714 there and 218 here"):
-        train(familiar_network(1.0), SETTINGS, checkpoint_dir=tmp_path)
+        train(DrivingTrainingProblem.familiar(1.0), SETTINGS, checkpoint_dir=tmp_path)
 
 
 def test_a_truncated_checkpoint_is_named(network, tmp_path):
@@ -273,9 +272,9 @@ def test_bad_settings_are_refused(change):
 class TestEnsemble:
     def test_it_comes_back_from_disk(self, network, tmp_path):
         trained = train(network, SETTINGS)
-        ensemble = DrivingEnsemble(trained.parameters, trained.losses, {"seed": 0})
+        ensemble = RewardEnsemble(DrivingNetwork(), trained.parameters, trained.losses, {"seed": 0})
         ensemble.save(tmp_path)
-        loaded = DrivingEnsemble.load(tmp_path)
+        loaded = RewardEnsemble.load(tmp_path)
         assert torch.equal(loaded.parameters, ensemble.parameters)
         assert loaded.settings == {"seed": 0}
         world = driving_world(True, 0.3)
@@ -283,7 +282,7 @@ class TestEnsemble:
 
     def test_expected_rewards_weigh_pairs_by_their_probability(self, network):
         world = driving_world(True, 0.3)
-        ensemble = DrivingEnsemble(train(network, SETTINGS).parameters, torch.zeros(5), {})
+        ensemble = RewardEnsemble(DrivingNetwork(), train(network, SETTINGS).parameters, torch.zeros(5), {})
         pairs = {tuple(pair): index for index, pair in enumerate(world.every_pair.tolist())}
         by_pair, rewards = ensemble.pair_rewards(world).double(), ensemble.rewards(world)
         transitions = world.mdp.transitions.to_dense()
@@ -294,13 +293,26 @@ class TestEnsemble:
             )
             assert torch.allclose(rewards[:, state, action], expected, rtol=0, atol=1e-6)
 
-    def test_other_files_are_refused(self, network, tmp_path):
-        DrivingEnsemble(torch.zeros(2, 7), torch.zeros(2), {}).save(tmp_path / "small")
-        with pytest.raises(BadFileError, match="expected \\[M, 7052\\]"):
-            DrivingEnsemble.load(tmp_path / "small")
-        save_json(tmp_path / "small" / "ensemble.json", {"format": 1, "network": "other", "settings": {}})
-        with pytest.raises(BadFileError, match="not a driving ensemble"):
-            DrivingEnsemble.load(tmp_path / "small")
+    def test_other_files_are_refused(self, tmp_path):
+        RewardEnsemble(DrivingNetwork(), torch.zeros(2, NUM_PARAMETERS)).save(tmp_path)
+        described = load_json(tmp_path / "ensemble.json")
+        image = described | {"network": "image", "num_actions": 11, "help_bit": False}
+        save_json(tmp_path / "ensemble.json", image, described["files"])
+        with pytest.raises(BadFileError, match=r"shape \[2, 7052\], expected"):
+            RewardEnsemble.load(tmp_path)
+        save_json(tmp_path / "ensemble.json", described | {"format": 1})
+        with pytest.raises(BadFileError, match="format 2"):
+            RewardEnsemble.load(tmp_path)
+
+    def test_its_diagnosis_survives_saving(self, tmp_path):
+        ensemble = RewardEnsemble(DrivingNetwork(), torch.zeros(2, NUM_PARAMETERS))
+        ensemble.diagnosis = diagnose(torch.rand(2, 4, 5), torch.rand(4, 5), torch.rand(2, 3, 5))
+        ensemble.save(tmp_path)
+        assert RewardEnsemble.load(tmp_path).diagnosis.describe() == ensemble.diagnosis.describe()
+
+    def test_only_driving_speaks_of_pairs(self):
+        with pytest.raises(InvalidInputError, match="driving"):
+            RewardEnsemble.load("ask-for-help").pair_rewards(driving_world())
 
 
 def test_backward_is_linear_in_the_slope(network):

@@ -10,8 +10,7 @@ import torch
 from cautious import RewardEnsemble, fit_ensemble
 from cautious.beliefs.fit import _training_problem
 from cautious.beliefs.networks.base import restored
-from cautious.beliefs.networks.vector import VectorNetwork
-from cautious.beliefs.standardizer import Standardizer
+from cautious.beliefs.networks.vector import Standardizer, VectorNetwork
 from cautious.errors import BadFileError
 
 QUICK = {"num_models": 3, "num_epochs": 25, "batch_size": 16, "progress": False}
@@ -101,17 +100,17 @@ def test_features_in_float32_have_the_same_bits_in_float64(problem):
 def test_unfinished_work_belongs_to_its_units(generator):
     """States that differ by a shift are the same to the network, but not to whoever asks later."""
     states, rewards = (torch.randint(-8, 8, (32, count), generator=generator).float() for count in (4, 2))
-    lessons = [_training_problem("vector", *data, None) for data in ((states, rewards), (states + 16, rewards))]
-    assert torch.equal(lessons[0]._inputs, lessons[1]._inputs)
-    assert lessons[0].fingerprint != lessons[1].fingerprint
+    problems = [_training_problem("vector", *data, None) for data in ((states, rewards), (states + 16, rewards))]
+    assert torch.equal(problems[0]._inputs, problems[1]._inputs)
+    assert problems[0].fingerprint != problems[1].fingerprint
 
 
-def test_early_files_are_in_plain_units_and_wrong_ones_are_refused(tmp_path):
+def test_wrong_units_are_refused(tmp_path):
     described = json.loads(json.dumps({"network": "vector", **VectorNetwork((2,), 2).describe()}))
-    early = {name: value for name, value in described.items() if name != "units"}
-    assert restored(early, tmp_path).describe() == VectorNetwork((2,), 2).describe()
+    assert restored(described, tmp_path).describe() == VectorNetwork((2,), 2).describe()
     good = described["units"]
     for wrong in (
+        None,
         7,
         {},
         good | {"shift": [0.0]},

@@ -19,10 +19,9 @@ import torch
 from ray_processes import processes, wait_until
 
 from cautious import fit_ensemble
-from cautious.beliefs.networks.driving import DrivingNetwork, familiar_network
-from cautious.beliefs.networks.module import ModuleNetwork, ModuleTrainingProblem
-from cautious.beliefs.training.image_problem import ImageTrainingProblem
+from cautious.beliefs.networks.module import ModuleNetwork
 from cautious.beliefs.training.loop import train
+from cautious.beliefs.training.problems import DrivingTrainingProblem, ImageTrainingProblem, ModuleTrainingProblem
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import ClusterError, ClusterWarning, InvalidInputError
 from cautious.experiments.executors.ray_executor import rounding_fingerprint
@@ -80,10 +79,10 @@ def executor(address):
     ray.shutdown()
 
 
-def slow_network() -> DrivingNetwork:
+def slow_network() -> DrivingTrainingProblem:
     """The driving network in shards of two at most, 0.06 s an epoch at least: time enough to interfere."""
 
-    class Slow(DrivingNetwork):
+    class Slow(DrivingTrainingProblem):
         shard_size = {"cpu": 2}  # noqa: RUF012
 
         def loss_and_gradient(self, parameters, batch):
@@ -99,7 +98,7 @@ SLOW = TrainingSettings(num_models=8, num_epochs=25, batch_size=800, learning_ra
 @pytest.fixture(scope="module")
 def expected():
     """What those models are when this process trains them."""
-    return train(familiar_network(0.5), SLOW)
+    return train(DrivingTrainingProblem.familiar(0.5), SLOW)
 
 
 def shards_in(folder: Path) -> dict[str, int]:
@@ -140,7 +139,7 @@ def test_every_kind_of_network_has_the_same_bits(executor, tmp_path, generator):
 
     lessons = {
         "image": ImageTrainingProblem(images, rng.random((20, 11))),
-        "driving": familiar_network(0.5),
+        "driving": DrivingTrainingProblem.familiar(0.5),
         "module": ModuleTrainingProblem(ModuleNetwork(factory, states), states, paid),
     }
     for name, problem in lessons.items():
@@ -202,7 +201,11 @@ def test_a_driver_that_is_stopped_goes_on_from_what_was_finished(executor, addre
     assert wait_until(lambda: not processes(place, "ray::run_piece")), "its tasks end with it"
     told = []
     found = executor.train(
-        familiar_network(0.5), SLOW, device="cpu", checkpoint_dir=tmp_path, progress=lambda *now: told.append(now)
+        DrivingTrainingProblem.familiar(0.5),
+        SLOW,
+        device="cpu",
+        checkpoint_dir=tmp_path,
+        progress=lambda *now: told.append(now),
     )
     after = shards_in(tmp_path)
     assert {name: after[name] for name in before} == before  # read, not trained or written again

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from cautious.beliefs.networks.driving import DrivingEnsemble
+from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.cli.main import main
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 from cautious.evaluation.driving_safety import safety_statistics
@@ -163,7 +163,7 @@ class TestDrives:
         assert one[0].state == (2, 0, None, None)
 
     def test_two_levels_side_by_side(self, finished):
-        ensemble = DrivingEnsemble.load(finished.folder / "belief")
+        ensemble = RewardEnsemble.load(finished.folder / "belief")
         drives = drive_both(ensemble, [KofN(1, 20), KofN(20, 20)], 0.5, 10, seed=0)
         assert [drive.title for drive in drives] == ["1-of-20", "20-of-20"]
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cautious.errors import InvalidInputError
@@ -37,6 +37,7 @@ def test_regret_matching_by_hand():
     assert policy[1].tolist() == pytest.approx([1 / 3] * 3)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=6))
 def test_regret_matching_always_gives_a_distribution(regrets):
     policy = regret_matching(torch.tensor([regrets], dtype=torch.float64) / len(regrets))

@@ -67,12 +67,12 @@ def test_familiar_states_of_ones_own_are_saved_too(belief, tmp_path):
     assert CautiousPolicy.load(tmp_path).familiar == policy.familiar
 
 
-def test_a_belief_of_before_has_the_unit_of_its_rewards(belief, tmp_path):
+def test_a_belief_without_familiar_states_has_the_unit_of_its_rewards(belief, tmp_path):
     belief.save(tmp_path)
     found = load_json(tmp_path / "ensemble.json")
     files = found.pop("files")
-    early = {name: entry for name, entry in found.items() if name not in ("familiar", "diagnosis")}
-    save_json(tmp_path / "ensemble.json", early, files)
+    without = {name: entry for name, entry in found.items() if name not in ("familiar", "diagnosis")}
+    save_json(tmp_path / "ensemble.json", without, files)
     again = RewardEnsemble.load(tmp_path)
     assert again.familiar is None
     states = cases(5, 5)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from cautious import solve_bandit, solve_mdp
-from cautious.beliefs.networks.driving import familiar_network
 from cautious.beliefs.training.loop import TrainingSettings, train
+from cautious.beliefs.training.problems import DrivingTrainingProblem
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")]
 
@@ -36,5 +36,5 @@ def test_mdps_agree(random_problem, sampling):
 
 def test_training_agrees():
     settings = TrainingSettings(num_models=4, num_epochs=5, batch_size=800, learning_rate=1e-3, weight_decay=1e-5)
-    ours, theirs = (train(familiar_network(0.5), settings, device=device) for device in ("cuda", "cpu"))
+    ours, theirs = (train(DrivingTrainingProblem.familiar(0.5), settings, device=device) for device in ("cuda", "cpu"))
     assert torch.allclose(ours.losses, theirs.losses, rtol=1e-4, atol=0)

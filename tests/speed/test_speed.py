@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from cautious.cli.bench import brief
 
 from cautious import CautiousPolicy
 from cautious.benchmarking import machine, measures
 from cautious.benchmarking.machine import Rates, driving_seconds, image_seconds
 from cautious.benchmarking.plain import plain_decisions
+from cautious.cli.bench import brief
 from cautious.cli.main import main
 from cautious.experiments.driving.experiment import experiment_at
 from cautious.experiments.images.settings import image_experiment_at

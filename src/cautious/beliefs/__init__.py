@@ -1,1 +1,1 @@
-"""What the reward could be: networks, ensembles, training and the files they live in."""
+"""Beliefs about the reward: networks, their training, and ensembles of them."""

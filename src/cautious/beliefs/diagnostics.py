@@ -1,18 +1,28 @@
-"""A look at a belief: does it fit familiar states that were kept back, and do its models differ where nothing is familiar?"""
+"""Does a belief fit familiar states that were held out, and does a cautious policy notice states like nothing familiar?
+
+`examine` asks a trained belief about held-out and about made-up states, and `diagnose` turns the answers into numbers and
+warnings. The second half of the file makes up the states.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+import torch
 from torch import Tensor
 
-from cautious.beliefs.novelty_probe import Care, unfamiliar_states
 from cautious.errors import InvalidInputError
+from cautious.ops.regret import instantaneous_regret, regret_matching, uniform_policy
+from cautious.ops.risk import KofN, ranked_weights
+from cautious.seeding import make_rng
 
-__all__ = ["BeliefWarning", "Diagnosis", "diagnose", "unfamiliar_states"]
+if TYPE_CHECKING:
+    from cautious.beliefs.ensemble import RewardEnsemble
 
 POOR = 0.5
 """An ensemble whose mean explains less than this share of the rewards' variance has not learned them."""
@@ -38,14 +48,42 @@ interpolate, and agree, whatever the prior: no setting cures it, so a warning wo
 FEW = 20
 """Fewer made-up states than this show nothing about a policy."""
 
+NUM_MADE_UP = 100
+"""States of each kind that are made up to see how far models differ there."""
+NUM_ROWS = 40
+"""Rows of each kind that a policy is tried on."""
+DEVIATIONS = 5.0
+"""How far one feature is moved, in its standard deviations."""
+SHRINKAGE = 0.05
+"""What the covariance of the features is mixed with, so that features that always move together do not divide by zero."""
+MOST_FAMILIAR = 500
+"""Familiar rows, evenly spaced, that distances are measured to and rewards are taken from."""
+MOST_MODELS = 200
+"""Models that the policy is made of here, the first ones: enough for 1-of-20. Even, because models come in pairs with opposite
+priors: half a pair would bring its prior into the mean."""
+LEVEL = KofN(1, 20)
+NUM_ITERATIONS = 60
+WORTH_IT = 0.5
+"""Caution is worth it where it gains this much, in deviations of the reward."""
+
 
 class BeliefWarning(UserWarning):
     """A belief looks too narrow or too poor to be cautious with."""
 
 
+class NoveltyResponse(NamedTuple):
+    """What a cautious policy does on one kind of made-up rows."""
+
+    name: str
+    num_rows: int
+    """Rows that are far from all familiar ones, and where caution would be worth it."""
+    num_departing: int
+    """Of these, where it takes another action than the ordinary policy."""
+
+
 @dataclass(frozen=True)
 class Diagnosis:
-    """How a belief does on familiar states that were kept back, and on made-up ones that are like nothing seen."""
+    """How a belief does on familiar states that were held out, and on made-up ones that are like nothing seen."""
 
     num_states: int
     error: float
@@ -62,7 +100,7 @@ class Diagnosis:
     """What looks wrong, in words; empty if nothing does."""
     unfamiliar_departures: float = math.nan
     """On what share of made-up rows that are far from all familiar ones, and where caution would be worth it, 1-of-20 takes
-    another action than ordinarily (`made_up.care_on`); NaN where there are none, or fewer than 20 models."""
+    another action than ordinarily (`probe_novelty`); NaN where there are none, or fewer than 20 models."""
     num_unfamiliar: int = 0
     """How many rows that is a share of."""
     departures: tuple[tuple[str, float, int], ...] = ()
@@ -74,7 +112,7 @@ class Diagnosis:
 
     @classmethod
     def read(cls, found: Any) -> Diagnosis | None:
-        """What `describe` wrote; None where nothing is (files of before); `InvalidInputError` where it is something else."""
+        """What `describe` wrote; None where a file has none; `InvalidInputError` where it is something else."""
         if found is None:
             return None
         try:
@@ -88,29 +126,55 @@ class Diagnosis:
             ) from None
 
 
-def diagnose(rewards: Tensor, targets: Tensor, unfamiliar: Tensor, care: tuple[Care, ...] = ()) -> Diagnosis:
+def examine(belief: RewardEnsemble, familiar: Tensor, predictions: Tensor, targets: Tensor, seed: int) -> Diagnosis:
+    """Diagnose a trained belief.
+
+    Args:
+        belief: M models.
+        familiar: States that they were trained on, [S, ...].
+        predictions: Their rewards in familiar states that were held out, [M, H, A].
+        targets: What was paid there, [H, A], NaN where unknown.
+        seed: Starts the draws of made-up states.
+    """
+    made_up = torch.full((belief.num_models, 1, belief.num_actions), torch.nan, dtype=torch.float32)
+    responses: tuple[NoveltyResponse, ...] = ()
+    # A user's module may raise anything beyond the range of its inputs: nothing is known there, which is no error.
+    with suppress(Exception):
+        made_up = belief.rewards(unfamiliar_states(familiar, seed))
+    if familiar.dtype == torch.uint8:
+        mixed, shuffled = (half[:, :NUM_ROWS].cpu() for half in made_up.split(NUM_MADE_UP, dim=1))
+        responses = novelty_responses(predictions.cpu(), {"pixels mixed": mixed, "pixels in another order": shuffled})
+    else:
+        with suppress(Exception):
+            responses = probe_novelty(belief, familiar, seed)
+    return diagnose(predictions, targets, made_up, responses)
+
+
+def diagnose(
+    rewards: Tensor, targets: Tensor, unfamiliar: Tensor, responses: tuple[NoveltyResponse, ...] = ()
+) -> Diagnosis:
     """Compare what M models say with what was paid, where it is known; and with each other, where nothing is.
 
     Args:
-        rewards: On familiar states that were kept back, [M, S, A].
+        rewards: On familiar states that were held out, [M, S, A].
         targets: [S, A], NaN where unknown.
         unfamiliar: On `unfamiliar_states`, [M, U, A]; what is not finite does not count.
-        care: What a cautious policy does on made-up rows, by kind (`made_up.care_on`).
+        responses: What a cautious policy does on made-up rows, by kind (`probe_novelty`).
     """
-    said, paid = rewards.double(), targets.double()
+    predicted, paid = rewards.double(), targets.double()
     known = ~paid.isnan()
-    errors = (said.mean(dim=0) - paid)[known]
-    member = (said - paid)[:, known]
+    errors = (predicted.mean(dim=0) - paid)[known]
+    member = (predicted - paid)[:, known]
     centred = paid - paid.nanmean(dim=0).nan_to_num()
     deviation = _root_mean_square(centred[known])
-    familiar = float(said.std(dim=0, correction=0)[known].mean())
+    familiar = float(predicted.std(dim=0, correction=0)[known].mean())
     spread = unfamiliar.double().std(dim=0, correction=0)
     elsewhere = float(spread[spread.isfinite()].mean())
     error = _root_mean_square(errors)
     concerns = []
     if deviation > 0 and error > (1 - POOR) ** 0.5 * deviation:
         concerns.append(
-            f"the models do not fit the familiar data: on states kept back their mean is off by {error:.3g}, where guessing "
+            f"the models do not fit the familiar data: on states held out their mean is off by {error:.3g}, where guessing "
             f"each action's mean is off by {deviation:.3g}. Train longer, or give them more data; or the "
             "rewards are that noisy, and nobody could do better."
         )
@@ -123,12 +187,14 @@ def diagnose(rewards: Tensor, targets: Tensor, unfamiliar: Tensor, care: tuple[C
             "each start from weights of its own; or use a network that the data does not settle everywhere (a larger one, or "
             "less weight decay)."
         )
-    count = sum(kind.num_rows for kind in care)
-    departing = sum(kind.num_departing for kind in care) / count if count else math.nan
+    count = sum(kind.num_rows for kind in responses)
+    departing = sum(kind.num_departing for kind in responses) / count if count else math.nan
     if count >= FEW and departing < BLIND:
-        concerns.append(_blind("to novelty", [kind for kind in care if kind.num_rows]))
+        concerns.append(_blind("to novelty", [kind for kind in responses if kind.num_rows]))
     else:
-        unnoticed = [kind for kind in care if kind.num_rows >= FEW and kind.num_departing < UNNOTICED * kind.num_rows]
+        unnoticed = [
+            kind for kind in responses if kind.num_rows >= FEW and kind.num_departing < UNNOTICED * kind.num_rows
+        ]
         concerns += [_blind("to a kind of novelty", [kind]) for kind in unnoticed if kind.name != INSIDE]
     return Diagnosis(
         len(paid),
@@ -140,15 +206,15 @@ def diagnose(rewards: Tensor, targets: Tensor, unfamiliar: Tensor, care: tuple[C
         tuple(concerns),
         departing,
         count,
-        tuple((kind.name, kind.num_departing / kind.num_rows, kind.num_rows) for kind in care if kind.num_rows),
+        tuple((kind.name, kind.num_departing / kind.num_rows, kind.num_rows) for kind in responses if kind.num_rows),
     )
 
 
-def _blind(what: str, kinds: Sequence[Care]) -> str:
+def _blind(what: str, kinds: Sequence[NoveltyResponse]) -> str:
     count, departing = sum(kind.num_rows for kind in kinds), sum(kind.num_departing for kind in kinds)
     return (
         f"the belief is blind {what}: on {count} made-up rows that are far from all familiar ones "
-        f"({', '.join(kind.name for kind in kinds)}) 1-of-20 takes another action than ordinarily in "
+        f"({', '.join(kind.name for kind in kinds)}) 1-of-20 takes another action than the ordinary policy in "
         f"{100 * departing / count:.0f} %, though the models cannot know what pays there. The models differ too little, or "
         "about the wrong thing, for a k-of-N policy to notice what is new. Use a wider prior, or a rule that goes by "
         "Decision.disagreement if there is a safe action (cautious.FallbackRule); and look at rows that worry you."
@@ -173,3 +239,165 @@ def _rows(found: Any) -> tuple[tuple[str, float, int], ...]:
 
 def _root_mean_square(values: Tensor) -> float:
     return float(values.square().mean().sqrt())
+
+
+def unfamiliar_states(states: Tensor, seed: int = 0) -> Tensor:
+    """States made up from familiar ones [S, ...] that are like none of them, [2U, ...].
+
+    The first half mixes: each feature comes from another state. The second half of numbers goes beyond what was seen, three
+    times each feature's range; of images (bytes), it has each one's pixels in another order.
+    """
+    rng = make_rng(seed, "unfamiliar states")
+    rows = states.flatten(1).cpu()
+    shape = (NUM_MADE_UP, rows.shape[1])
+    mixed = rows.gather(0, torch.from_numpy(rng.integers(len(rows), size=shape)))
+    sampler = torch.from_numpy(rng.random(shape))
+    if states.dtype == torch.uint8:
+        beyond = rows[torch.from_numpy(rng.integers(len(rows), size=NUM_MADE_UP))].gather(1, sampler.argsort(dim=1))
+    else:
+        low, high = rows.amin(dim=0), rows.amax(dim=0)
+        beyond = (low + (high - low) * (3 * sampler - 1)).to(rows.dtype)
+    return torch.cat([mixed, beyond]).unflatten(1, states.shape[1:])
+
+
+def made_up_rows(rows: Tensor, seed: int = 0) -> dict[str, Tensor]:
+    """Rows made up from familiar ones [S, D], by kind, each far from all of them.
+
+    - one feature moved: a familiar row with one feature moved by five of its deviations, up or down;
+    - between clusters: half-way between two familiar rows;
+    - features mixed: each feature from another familiar row.
+
+    Far means: further from its nearest familiar row than 99 % of familiar rows are from theirs, in standardised features, or
+    in whitened ones, where what always moves together counts once. Of many rows that are, the first forty are taken; of kinds
+    for which few are (in data that fill their whole range nothing lies between), few or none.
+
+    Returns:
+        [U, D] by kind, U at most `NUM_ROWS`, perhaps 0.
+    """
+    rng = make_rng(seed, "made-up rows")
+    rows = rows.cpu().double()
+    kinds = _candidates(rows, rng, 4 * NUM_ROWS)
+    some = _some(rows, MOST_FAMILIAR)
+    measures = [_whitening(rows, shrinkage) for shrinkage in (1.0, SHRINKAGE)]
+
+    def far(made: Tensor) -> Tensor:
+        return torch.stack([_is_far(measure(made), measure(some)) for measure in measures]).any(dim=0)
+
+    return {name: made[far(made)][:NUM_ROWS] for name, made in kinds.items()}
+
+
+def _is_far(made: Tensor, known: Tensor) -> Tensor:
+    """Which rows [U, D] are further from all known ones [S, D] than 99 % of these are from each other, [U]."""
+    apart = torch.cdist(known, known).fill_diagonal_(torch.inf).amin(dim=1)
+    usual = torch.quantile(apart, 0.99) if len(known) > 1 else torch.tensor(0.0)
+    return torch.cdist(made, known).amin(dim=1) > usual
+
+
+def _candidates(rows: Tensor, rng: np.random.Generator, count: int) -> dict[str, Tensor]:
+    """So many rows [U, D] of each kind, far or not."""
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.from_numpy(rng.integers(len(rows), size=shape))
+
+    moved, deviation = rows[drawn(count)], rows.std(dim=0, correction=0)
+    varying = deviation.nonzero().flatten()
+    if len(varying):
+        which = varying[torch.from_numpy(rng.integers(len(varying), size=count))]
+        sign = torch.from_numpy(rng.choice([-1.0, 1.0], size=count))
+        moved[torch.arange(count), which] += DEVIATIONS * sign * deviation[which]
+    return {
+        "one feature moved": moved,
+        "between clusters": (rows[drawn(count)] + rows[drawn(count)]) / 2,
+        "features mixed": rows.gather(0, drawn(count, rows.shape[1])),
+    }
+
+
+def _whitening(rows: Tensor, shrinkage: float) -> Callable[[Tensor], Tensor]:
+    """A function to coordinates [., D] in which familiar rows [S, D] vary alike in all directions; shrunk by 1, along axes."""
+    mean, deviation = rows.mean(dim=0), rows.std(dim=0, correction=0)
+    scale = torch.where(deviation > 0, deviation, 1.0)
+    standard = (rows - mean) / scale
+    identity = torch.eye(rows.shape[1], dtype=rows.dtype)
+    covariance = (1 - shrinkage) * standard.T @ standard / len(rows) + shrinkage * identity
+    variances, axes = torch.linalg.eigh(covariance)
+    return lambda other: (other - mean) / scale @ (axes / variances.sqrt())
+
+
+def probe_novelty(belief: RewardEnsemble, familiar: Tensor, seed: int = 0) -> tuple[NoveltyResponse, ...]:
+    """Whether 1-of-20 notices what is new: on how many made-up rows it departs from the ordinary policy, by kind.
+
+    Only rows count where caution would be worth it. Suppose nothing were known about a row: its rewards could be those of any
+    familiar row. Under this belief the best 1-of-20 policy is worth v, and the action that one would ordinarily take there
+    less than that. Where the difference is below half the rewards' deviation, another action would gain little, and a
+    policy that acts as usual is not blind.
+
+    Args:
+        belief: Of vectors.
+        familiar: Rows that it was trained on, [S, ...].
+        seed: Starts the draws of the rows.
+
+    Returns:
+        One entry per kind; nothing for fewer models than 1-of-20 draws.
+    """
+    if belief.num_models < LEVEL.n:
+        return ()
+    kinds = made_up_rows(familiar.flatten(1), seed)
+    rows = torch.cat([_some(familiar.flatten(1).cpu().double(), MOST_FAMILIAR // 2), *kinds.values()])
+    rewards = belief.rewards(rows.unflatten(1, familiar.shape[1:]).to(familiar.dtype))[:MOST_MODELS].double().cpu()
+    known, *made_up = rewards.split([len(rows) - sum(map(len, kinds.values())), *map(len, kinds.values())], dim=1)
+    return novelty_responses(known, dict(zip(kinds, made_up, strict=True)))
+
+
+def novelty_responses(known: Tensor, kinds: Mapping[str, Tensor]) -> tuple[NoveltyResponse, ...]:
+    """The same where the models have been asked already: about familiar states [M, S, A], and made-up ones by kind [M, U, A].
+
+    Nothing for fewer models than 1-of-20 draws.
+    """
+    if len(known) < LEVEL.n:
+        return ()
+    worth_it = _worth_it(known.double().mean(dim=0))
+    found = []
+    for name, made_up in kinds.items():
+        opinions = made_up.double()
+        ordinary = opinions.mean(dim=0).argmax(dim=-1)  # [U]
+        counted = worth_it[ordinary] & opinions.isfinite().all(dim=-1).all(dim=0)
+        policy = _robust_policy(opinions[:, counted])
+        found.append(NoveltyResponse(name, int(counted.sum()), int((policy.argmax(dim=-1) != ordinary[counted]).sum())))
+    return tuple(found)
+
+
+def _worth_it(rewards: Tensor) -> Tensor:
+    """For which actions something better could be done where any of these rows' rewards [S, A] may hold, [A]."""
+    level = LEVEL if len(rewards) >= LEVEL.n else KofN(1, len(rewards))
+    anything = rewards[:, None]  # S models of one state
+    policy = _robust_policy(anything, level)
+    best = level.value((anything * policy).sum(dim=-1).T)  # [1]
+    return best - level.value(rewards.T) > WORTH_IT * rewards.std(correction=0)
+
+
+def _robust_policy(rewards: Tensor, level: KofN = LEVEL) -> Tensor:
+    """The best k-of-N policy that some iterations come to in each state on its own: [M, S, A] -> [S, A].
+
+    What `CautiousPolicy` does, in the few lines that a look needs; the solvers' room builds on this one.
+    """
+    opinions = rewards.transpose(0, 1).contiguous()  # [S, M, A]
+    policy = uniform_policy(len(opinions), rewards.shape[-1])
+    best_policy, best_value = policy, torch.full((len(opinions),), -torch.inf, dtype=torch.float64)
+    cumulative_regret = torch.zeros_like(policy)
+    rank_weights = level.rank_weights(len(rewards))
+    for _ in range(NUM_ITERATIONS if len(opinions) else 0):
+        returns = (opinions @ policy.unsqueeze(-1)).squeeze(-1)  # [S, M]
+        weights = ranked_weights(returns, rank_weights)
+        value = (weights * returns).sum(dim=-1)
+        better = value >= best_value
+        best_policy = torch.where(better.unsqueeze(-1), policy, best_policy)
+        best_value = torch.where(better, value, best_value)
+        worst_reward = (weights.unsqueeze(1) @ opinions).squeeze(1)  # [S, A]
+        cumulative_regret = cumulative_regret + instantaneous_regret(worst_reward, policy)
+        policy = regret_matching(cumulative_regret)
+    return best_policy
+
+
+def _some(rows: Tensor, most: int) -> Tensor:
+    """At most so many rows, evenly spaced."""
+    return rows[:: -(-len(rows) // most)]

@@ -1,4 +1,7 @@
-"""`RewardEnsemble`: M trained reward models, a belief about what each action pays in any state."""
+"""`RewardEnsemble`: M trained reward models, a belief about what each action pays in any state; and its files.
+
+On disk, ensemble.json says what the models are and models-STAMP.safetensors holds their weights (`io.content_names`).
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,15 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.diagnostics import Diagnosis
-from cautious.beliefs.ensemble_files import DESCRIPTION, load_description, load_models, load_prior, save_models
 from cautious.beliefs.familiar_spread import FamiliarSpread
 from cautious.beliefs.fixed_shapes import filled_up
 from cautious.beliefs.networks.base import Network, checked_network, restored
-from cautious.beliefs.networks.driving import DrivingEnsemble, DrivingNetwork
+from cautious.beliefs.networks.driving import DrivingNetwork
 from cautious.beliefs.prior import Prior
 from cautious.beliefs.table_belief import state_numbers
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
+from cautious.io.arrays import FORMAT, fingerprint_of, listed, load_json, load_tensors, pick, save_json, save_tensors
+from cautious.io.content_names import name_in, replacing, with_stamp
 from cautious.parallel import parallel_map, single_threaded
 from cautious.progress import Progress, ProgressTracker
 from cautious.types import ArrayLike
@@ -27,12 +31,14 @@ from cautious.validation import (
     as_device,
     as_float_tensor,
     as_folder,
+    as_number,
     as_path,
     check_callable,
     check_finite,
     check_shape,
 )
 
+DESCRIPTION, WEIGHTS, PRIOR = "ensemble.json", "models.safetensors", "prior.safetensors"
 SHIPPED = Path(__file__).parent / "shipped"
 SHIPPED_NAMES = ("ask-for-help", "driving")
 
@@ -73,9 +79,9 @@ class RewardEnsemble:
         self.prior = prior
         self._states = states
         self.diagnosis: Diagnosis | None = None
-        """How the models did on familiar states that were kept back, if `fit_ensemble` made them."""
+        """How the models did on familiar states that were held out, if `fit_ensemble` trained them."""
         self.familiar: FamiliarSpread | None = None
-        """How far the models differ in those states: the unit of `Decision.disagreement`."""
+        """How far the models disagree in those states: the unit of `Decision.disagreement`."""
 
     @property
     def num_models(self) -> int:
@@ -101,15 +107,16 @@ class RewardEnsemble:
         place = as_device(device)
         moved = self.parameters.to(place), self.losses.to(place)
         prior = None if self.prior is None else self.prior.to(place)
-        return self._as_diagnosed(RewardEnsemble(self.network, *moved, self.settings, self._states, prior))
+        return self._with_findings(RewardEnsemble(self.network, *moved, self.settings, self._states, prior))
 
     @single_threaded
     def rewards(self, states: Any, *, progress: Progress | None = None) -> Tensor:
-        """What each model says each action pays in each state, [M, S, A], float32.
+        """What each model says each action pays in each state, [M, S, A]: float32, of driving float64.
 
         Args:
-            states: One row a state, as the network takes them: vectors [S, ...], images [S, 28, 28], or for an image network
-                with a help bit a pair of images and whether help is available (one truth value, or one an image).
+            states: One row per state, as the network takes them: vectors [S, ...], images [S, 28, 28], or for an image network
+                with a help bit a pair of images and whether help is available (one truth value, or one per image). For driving
+                a whole world (`cautious.driving_world`).
             progress: Called with (blocks done, blocks in all).
         """
         check_callable(progress, "progress", "blocks done, blocks in all")
@@ -119,85 +126,76 @@ class RewardEnsemble:
     def on(self, states: Any) -> RewardEnsemble:
         """The same belief about these states: what the solvers stream from, where all rewards at once are too many."""
         parts = self.parameters, self.losses, self.settings, self._as_states(states), self.prior
-        return self._as_diagnosed(RewardEnsemble(self.network, *parts))
-
-    def _as_states(self, states: Any) -> tuple[Tensor, ...]:
-        """Arrays as the network takes them; with a prior, last how far each state is beyond the familiar ones, [S, A]."""
-        arrays = self.network.as_states(states)
-        return arrays if self.prior is None else (*arrays, self.prior.beyond(arrays[0]))
-
-    def _as_diagnosed(self, same: RewardEnsemble) -> RewardEnsemble:
-        """`same`, which holds these models, with what is known of them."""
-        same.diagnosis, same.familiar = self.diagnosis, self.familiar
-        return same
+        return self._with_findings(RewardEnsemble(self.network, *parts))
 
     @single_threaded
     def rewards_for(self, indices: ArrayLike) -> Tensor:
         """Rewards [N, S, A] of the models at `indices` [N] in the states given to `on`."""
         if self._states is None:
-            raise InvalidInputError("rewards_for: no states are given; call it on `ensemble.on(states)`.")
+            what = "world" if isinstance(self.network, DrivingNetwork) else "states"
+            raise InvalidInputError(f"rewards_for: no {what} given; call it on `ensemble.on({what})`.")
         return self._predict(state_numbers(indices, self.num_models, "indices"), self._states, None)
 
-    def save(self, folder: Path | str) -> None:
-        """Write weights and settings (safetensors, JSON)."""
-        network = {"network": self.network.name, **self.network.describe()}
-        save_models(
-            as_folder(folder), network, self.settings, self.parameters, self.losses, self.prior, self.findings()
-        )
+    @single_threaded
+    def pair_rewards(self, world: Any) -> Tensor:
+        """Of driving: what each model says about every pair of states of a world, [M, Q], float32."""
+        if not isinstance(self.network, DrivingNetwork):
+            raise InvalidInputError(f"pair_rewards: for beliefs about driving; this network is {self.network.name!r}.")
+        (inputs,) = self.network.as_states(world)
+        out = torch.empty(self.num_models, inputs.pairs.num_pairs, device=self.parameters.device, dtype=torch.float32)
+        self._fill(out, self.network.predict_pairs, torch.arange(self.num_models), (inputs,))
+        return out
 
-    def findings(self) -> dict[str, Any]:
-        """What was found out about the models with states that were kept back, as a file has it."""
-        diagnosis = None if self.diagnosis is None else self.diagnosis.describe()
-        familiar = None if self.familiar is None else self.familiar.describe()
-        return {name: part for name, part in (("diagnosis", diagnosis), ("familiar", familiar)) if part is not None}
+    def _as_states(self, states: Any) -> tuple[Any, ...]:
+        """Arrays as the network takes them; with a prior, last how far each state is beyond the familiar ones, [S, A]."""
+        arrays = self.network.as_states(states)
+        return arrays if self.prior is None else (*arrays, self.prior.beyond(arrays[0]))
 
-    @classmethod
-    def load(cls, folder: Path | str, network: Network | Callable[[], torch.nn.Module] | None = None) -> Any:
-        """Read what `save` wrote, or a belief that comes with the package; runs no code from a file.
-
-        Args:
-            folder: Where it was written; or "ask-for-help" or "driving" for models trained at the paper's settings (the
-                latter is a `DrivingEnsemble`, whose states are a driving world's).
-            network: The function that makes the module, where it is a user's own: a file does not hold its code.
-        """
-        folder = shipped_folder(folder)
-        found = load_description(folder)
-        if found.get("network") == DrivingNetwork.name and network is None:
-            return DrivingEnsemble.load(folder)
-        network = restored(found, folder / DESCRIPTION, network)
-        parameters, losses = load_models(folder, found, network.num_parameters)
-        sizes = len(parameters), math.prod(network.state_shape), network.num_actions
-        belief = cls(network, parameters, losses, found["settings"], prior=load_prior(folder, found, sizes))
-        try:
-            belief.diagnosis = Diagnosis.read(found.get("diagnosis"))
-            belief.familiar = FamiliarSpread.read(found.get("familiar"))
-        except InvalidInputError as error:
-            raise BadFileError(f"{folder / DESCRIPTION}: {error}") from None
-        return belief
+    def _predict(self, indices: Tensor, states: tuple[Any, ...], progress: Progress | None) -> Tensor:
+        """Rewards [N, S, A] of the models at `indices` [N]."""
+        dtype = getattr(self.network, "reward_dtype", torch.float32)
+        out = torch.empty(len(indices), len(states[0]), self.num_actions, device=self.parameters.device, dtype=dtype)
+        self._fill(out, self.network.predict, indices, states, progress)
+        return out
 
     @torch.no_grad()
-    def _predict(self, indices: Tensor, states: tuple[Tensor, ...], progress: Progress | None) -> Tensor:
-        """[N, S, A], block by block into one array."""
+    def _fill(
+        self,
+        out: Tensor,
+        predict: Callable[..., Tensor],
+        indices: Tensor,
+        states: tuple[Any, ...],
+        progress: Progress | None = None,
+    ) -> None:
+        """Predict into `out` [N, S, ...], block by block of models and rows; on the CPU one block per core at a time."""
         device = self.parameters.device
-        out = torch.empty(len(indices), len(states[0]), self.num_actions, device=device, dtype=torch.float32)
-        num_models, num_rows = self.network.block[device.type]
-        row_blocks = -(-len(states[0]) // num_rows)
+        num_models, most_rows = self.network.block[device.type]
+        num_rows = most_rows or out.shape[1]
+        row_blocks = -(-out.shape[1] // num_rows)
         num_blocks = -(-len(indices) // num_models) * row_blocks
         tracker = ProgressTracker(num_blocks, progress)
+        if most_rows is None:  # a whole world per call: moved once
+            states = tuple(part.to(device) for part in states)
+
+        def inputs_of(rows: slice) -> list[Any]:
+            if most_rows is None:
+                return list(states)
+            inputs = [part[rows].to(device) for part in states]
+            if device.type != "cpu":
+                return inputs
+            size = -(-len(inputs[0]) // self.network.rows_per_call) * self.network.rows_per_call
+            return [filled_up(part, size) for part in inputs]
 
         def fill(number: int) -> None:
             model, row = number // row_blocks * num_models, number % row_blocks * num_rows
             models, rows = slice(model, model + num_models), slice(row, row + num_rows)
             parameters = self.parameters[indices[models].to(device)]
-            inputs = [part[rows].to(device) for part in states]
-            target = out[models, rows]
             if device.type == "cpu":
                 # Libraries round by the shape of a call: each has the same, so that no row or model depends on the others.
                 parameters = filled_up(parameters, num_models)
-                size = -(-len(inputs[0]) // self.network.rows_per_call) * self.network.rows_per_call
-                inputs = [filled_up(part, size) for part in inputs]
+            inputs, target = inputs_of(rows), out[models, rows]
             beyond = inputs.pop() if self.prior is not None else None
-            target.copy_(self.network.predict(parameters, *inputs)[: target.shape[0], : target.shape[1]])
+            target.copy_(predict(parameters, *inputs)[: target.shape[0], : target.shape[1]])
             if self.prior is not None and beyond is not None:
                 heights = self.prior.heights[indices[models].to(device)]
                 target += heights[:, None] * beyond[: target.shape[1]]  # two operations: one fused rounds by place
@@ -214,7 +212,84 @@ class RewardEnsemble:
         else:
             for number in range(num_blocks):
                 fill(number)
-        return out
+
+    def _with_findings(self, same: RewardEnsemble) -> RewardEnsemble:
+        """`same`, which holds these models, with what is known of them."""
+        same.diagnosis, same.familiar = self.diagnosis, self.familiar
+        return same
+
+    def findings(self) -> dict[str, Any]:
+        """What was found out about the models with states that were held out, as a file has it."""
+        diagnosis = None if self.diagnosis is None else self.diagnosis.describe()
+        familiar = None if self.familiar is None else self.familiar.describe()
+        return {name: part for name, part in (("diagnosis", diagnosis), ("familiar", familiar)) if part is not None}
+
+    def save(self, folder: Path | str) -> None:
+        """Write weights and settings (safetensors, JSON), and what was found out about the models."""
+        path = as_folder(folder)
+        parts = {WEIGHTS: {"parameters": self.parameters, "losses": self.losses}}
+        described = {"format": FORMAT, "network": self.network.name, **self.network.describe()}
+        described |= {"settings": self.settings, **self.findings()}
+        if self.prior is not None:
+            parts[PRIOR] = self.prior.tensors()
+            described["prior"] = {"width": self.prior.width}
+        with replacing(path / DESCRIPTION, WEIGHTS, PRIOR):
+            files = {}
+            for plain, tensors in parts.items():
+                name = with_stamp(plain, fingerprint_of(*tensors.values()))
+                files[name] = save_tensors(path / name, tensors)
+            save_json(path / DESCRIPTION, described, files=files)  # last: it makes the new files the ones that count
+
+    @classmethod
+    def load(cls, folder: Path | str, network: Network | Callable[[], torch.nn.Module] | None = None) -> RewardEnsemble:
+        """Read what `save` wrote, or a belief that comes with the package; runs no code from a file.
+
+        Args:
+            folder: Where it was written; or "ask-for-help" or "driving" for models trained at the paper's settings.
+            network: The function that makes the module, where it is a user's own: a file does not hold its code.
+        """
+        folder = shipped_folder(folder)
+        path = folder / DESCRIPTION
+        found = load_json(path)
+        if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("settings"), dict):
+            raise BadFileError(f"{path}: not an ensemble that this version reads (format {FORMAT}, with settings).")
+        architecture = restored(found, path, network)
+        parameters, losses = _load_models(folder, found, architecture.num_parameters)
+        sizes = len(parameters), math.prod(architecture.state_shape), architecture.num_actions
+        belief = cls(architecture, parameters, losses, found["settings"], prior=_load_prior(folder, found, sizes))
+        try:
+            belief.diagnosis = Diagnosis.read(found.get("diagnosis"))
+            belief.familiar = FamiliarSpread.read(found.get("familiar"))
+        except InvalidInputError as error:
+            raise BadFileError(f"{path}: {error}") from None
+        return belief
+
+
+def _load_models(folder: Path, described: Mapping[str, Any], num_parameters: int) -> tuple[Tensor, Tensor]:
+    """Weights [M, P] and losses [M], as float32."""
+    name = name_in(described, WEIGHTS)
+    path = folder / name
+    expected = listed(described, name)
+    tensors = load_tensors(path, expected, checked=expected is None)
+    parameters, losses = (pick(tensors, name, path) for name in ("parameters", "losses"))
+    if parameters.dim() != 2 or parameters.shape[1] != num_parameters or not len(parameters):
+        raise BadFileError(f"{path}: parameters have shape {list(parameters.shape)}, expected [M, {num_parameters}].")
+    if losses.shape != parameters.shape[:1] or not losses.is_floating_point():
+        raise BadFileError(f"{path}: losses have shape {list(losses.shape)}, expected one number per model.")
+    if not parameters.is_floating_point() or not bool(torch.isfinite(parameters.float()).all()):
+        raise BadFileError(f"{path}: some weights are not finite numbers.")
+    return parameters.float(), losses.float()
+
+
+def _load_prior(folder: Path, described: Mapping[str, Any], sizes: tuple[int, int, int]) -> Prior | None:
+    """The prior for `sizes` (M, F, A); None where the models have none."""
+    found = described.get("prior")
+    if found is None:
+        return None
+    if not isinstance(found, dict) or not 0 <= as_number(found.get("width")) < math.inf:
+        raise BadFileError(f"{folder / DESCRIPTION}: prior must be a width, zero or larger.")
+    name = name_in(described, PRIOR)
+    return Prior.read(float(found["width"]), load_tensors(folder / name, listed(described, name)), sizes, folder / name)
 
 
 def shipped_folder(folder: Path | str) -> Path:
@@ -231,7 +306,7 @@ def shipped_folder(folder: Path | str) -> Path:
 
 
 def _plain(settings: Any) -> dict[str, Any]:
-    """How models were trained, as a file can hold it."""
+    """How models were trained, as plain values that a file can hold."""
     try:
         if not isinstance(settings, Mapping):
             raise TypeError(f"got a {type(settings).__name__}")

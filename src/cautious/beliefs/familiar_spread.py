@@ -1,4 +1,4 @@
-"""What familiar states look like to a belief: the unit in which its disagreement elsewhere is told."""
+"""How far a belief's models disagree in familiar states: the unit of their disagreement elsewhere."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from cautious.validation import as_number
 SHARE = 0.95
 """A disagreement of 1 is what this share of familiar states stays below."""
 FEWEST = 6
-"""Fewer states than this say too little to make a unit of: an unlucky draw of three puts a good part of all familiar states
-above 1."""
+"""Fewer states than this make no unit: an unlucky draw of three puts a good part of all familiar states above 1."""
 MOST = 1000
-"""Of more states than this, as many, evenly spaced: more would only make files longer."""
+"""Of more states than this, so many are kept, evenly spaced: more would only make files longer."""
 
 
 @dataclass(frozen=True)
 class FamiliarSpread:
-    """How far a belief's models differ (`ops.disagreement.model_spread`) in familiar states that none was trained on."""
+    """How far a belief's models disagree (`ops.disagreement.model_spread`) in familiar states that none was trained on."""
 
     spreads: tuple[float, ...]
-    """One number a state, from small to large."""
+    """One number per state, from small to large."""
 
     @classmethod
     def of(cls, spreads: Tensor) -> FamiliarSpread | None:
@@ -44,7 +43,7 @@ class FamiliarSpread:
         return predictive_quantile(torch.tensor(self.spreads, dtype=torch.float64), SHARE)
 
     def threshold(self, at_most: float) -> float:
-        """The disagreement that at most this share of familiar states exceeds, on average over the states that were kept back.
+        """The disagreement that at most this share of familiar states exceeds, on average over the states that were held out.
 
         Args:
             at_most: In (0, 1); 0.05 gives 1, by the definition of the unit.
@@ -60,7 +59,7 @@ class FamiliarSpread:
 
     @classmethod
     def read(cls, found: Any) -> FamiliarSpread | None:
-        """What `describe` wrote; None where nothing or too little is (files of before); `InvalidInputError` for others."""
+        """What `describe` wrote; None where a file has none or too few; `InvalidInputError` for anything else."""
         if found is None:
             return None
         numbers = isinstance(found, list) and all(type(value) in (int, float) for value in found)

@@ -1,4 +1,4 @@
-"""`fit_ensemble`: from a user's own experience to a belief."""
+"""`fit_ensemble`: from familiar states and rewards to a trained ensemble."""
 
 from __future__ import annotations
 
@@ -10,18 +10,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cautious.beliefs.diagnostics import BeliefWarning, diagnose, unfamiliar_states
+from cautious.beliefs.diagnostics import BeliefWarning, examine
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.familiar_spread import FamiliarSpread
 from cautious.beliefs.networks.image import LEARNING_RATE, SIDE, as_images
-from cautious.beliefs.networks.module import ModuleNetwork, ModuleTrainingProblem, as_inputs
-from cautious.beliefs.networks.vector import VectorNetwork
-from cautious.beliefs.novelty_probe import NUM_MADE_UP, NUM_ROWS, Care, care_of, care_on
+from cautious.beliefs.networks.module import ModuleNetwork, as_inputs
+from cautious.beliefs.networks.vector import Standardizer, VectorNetwork
 from cautious.beliefs.prior import WIDTH, Prior, checked_width
-from cautious.beliefs.standardizer import Standardizer
-from cautious.beliefs.training.image_problem import ImageTrainingProblem
 from cautious.beliefs.training.loop import train
-from cautious.beliefs.training.loss import checked_rewards
+from cautious.beliefs.training.problems import ImageTrainingProblem, ModuleTrainingProblem, checked_rewards
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import InvalidInputError
 from cautious.ops.disagreement import model_spread
@@ -53,7 +50,7 @@ def fit_ensemble(
     validation_fraction: float = 0.1,
     prior: float | None = None,
 ) -> RewardEnsemble:
-    """Train M reward models on familiar experience: together they are a belief about what each action pays.
+    """Train M reward models on familiar data: together they are a belief about what each action pays.
 
     Args:
         inputs: Familiar states, one row each: vectors [S, ...], or images [S, 28, 28].
@@ -61,23 +58,23 @@ def fit_ensemble(
             carries no loss.
         network: "image" is the paper's convolutional network, "vector" two hidden layers of 64 that learn each feature's
             and the rewards' units by themselves; "auto" takes the first for images [S, 28, 28] and the second otherwise. Or a
-            function without arguments that returns a torch module from inputs [B, ...] to rewards [B, A]; it meets both as
-            they are.
+            function without arguments that returns a torch module from inputs [B, ...] to rewards [B, A], both in
+            the units that they come in.
         num_models: M; at least as many as a level's n, and better an even number: priors come in pairs with opposite signs,
             which leave the mean of all models as it was learned.
         num_epochs: Passes over the data.
         batch_size: B.
-        learning_rate: Of Adam; if not given, what suits the network: 0.0016 for images (the paper's), 0.001 for a module of
-            one's own, and for vectors 0.01 or, with more than nine features, 0.03 / √features.
+        learning_rate: Of Adam; if not given, what suits the network: 0.0016 for images (the paper's), 0.001 for a user's
+            own module, and for vectors 0.01 or, with more than nine features, 0.03 / √features.
         weight_decay: Of Adam, as L2 penalty.
         loss_weights: Weight of each action in the loss, [A].
         seed: Model i depends on (seed, i) alone: not on how many others are trained, nor on interruptions.
         device: "auto" takes a GPU where there is one.
-        checkpoint_dir: Folder to keep unfinished work in; the same call goes on from there.
-        progress: True shows a line; or a function that is told (epochs done, epochs in all); False is silent.
-        validation_fraction: Part of the states that no model sees, to look at the belief with (`ensemble.diagnosis`): warns if
-            it is too narrow, too poor, or blind to what is new. They also set the unit of `Decision.disagreement`
-            (`ensemble.familiar`), if they are six or more. 0 trains on everything and does not look.
+        checkpoint_dir: Folder to keep unfinished work in; the same call resumes from there.
+        progress: True shows a line; or a function that is called with (epochs done, epochs in all); False is silent.
+        validation_fraction: Share of the states that is held out to diagnose the belief (`ensemble.diagnosis`): warns if it is
+            too narrow, too poor, or blind to what is new. They also set the unit of `Decision.disagreement`
+            (`ensemble.familiar`), if they are six or more. 0 trains on all states, without a diagnosis.
         prior: Width of each model's fixed random prior (`beliefs.prior`): it is nothing near familiar states and grows with
             the distance from them, so that models differ about states that are like nothing seen. 0 is the paper's plain
             ensemble. If not given, 0.75 for vectors (where each action's rewards then have a unit of their own) and for a
@@ -95,8 +92,8 @@ def fit_ensemble(
     """
     table = checked_rewards(rewards)
     states = _as_states(inputs, network)
-    rate = _suited_rate(network, states) if learning_rate is None else learning_rate
-    width = _suited_width(network, states) if prior is None else checked_width(prior)
+    rate = _default_learning_rate(network, states) if learning_rate is None else learning_rate
+    width = _default_prior(network, states) if prior is None else checked_width(prior)
     settings = TrainingSettings(num_models, num_epochs, batch_size, rate, weight_decay, seed)
     check_shape(table, "S A", "rewards", S=len(states))
     familiar, held_out = _split(~table.isnan(), validation_fraction, seed)
@@ -117,48 +114,14 @@ def fit_ensemble(
             rows, table[familiar], width=width, num_models=settings.num_models, seed=settings.seed
         ).to(trained.parameters.device)
     kept = asdict(settings) | {"prior": width}
-    found = RewardEnsemble(problem.network, trained.parameters, trained.losses, kept, prior=priors)
+    belief = RewardEnsemble(problem.network, trained.parameters, trained.losses, kept, prior=priors)
     if len(held_out):
-        made_up = _opinions_on_made_up(found, states[familiar], seed)
-        opinions = found.rewards(states[held_out])
-        found.familiar = FamiliarSpread.of(model_spread(opinions).cpu())
-        care = _care_on_made_up(found, states[familiar], opinions, made_up, seed)
-        found.diagnosis = diagnose(opinions, table[held_out], made_up, care)
-        for sentence in found.diagnosis.concerns:
+        predictions = belief.rewards(states[held_out])
+        belief.familiar = FamiliarSpread.of(model_spread(predictions).cpu())
+        belief.diagnosis = examine(belief, states[familiar], predictions, table[held_out], seed)
+        for sentence in belief.diagnosis.concerns:
             warnings.warn(sentence, BeliefWarning, stacklevel=3)  # past the guard of threads
-    return found
-
-
-def _opinions_on_made_up(belief: RewardEnsemble, familiar: Tensor, seed: int) -> Tensor:
-    """What the models say about states that are like nothing seen, [M, U, A]; nothing where a module cannot take them."""
-    states = unfamiliar_states(familiar, seed)
-    try:
-        return belief.rewards(states)
-    except Exception:  # whatever a user's module may raise beyond the range of its inputs
-        return torch.full((belief.num_models, 1, belief.num_actions), torch.nan, dtype=torch.float32)
-
-
-def _care_on_made_up(
-    belief: RewardEnsemble, familiar: Tensor, opinions: Tensor, made_up: Tensor, seed: int
-) -> tuple[Care, ...]:
-    """Whether a cautious policy notices rows that are far from all familiar ones; of images, those made up already.
-
-    Nothing is known where a module cannot take such rows.
-
-    Args:
-        belief: M models.
-        familiar: What they were trained on, [S, ...].
-        opinions: What they say about states that were kept back, [M, H, A].
-        made_up: What they say about `unfamiliar_states`, [M, 2U, A].
-        seed: Starts the draws of rows.
-    """
-    if familiar.dtype == torch.uint8:
-        mixed, shuffled = (half[:, :NUM_ROWS].cpu() for half in made_up.split(NUM_MADE_UP, dim=1))
-        return care_of(opinions.cpu(), {"pixels mixed": mixed, "pixels in another order": shuffled})
-    try:
-        return care_on(belief, familiar, seed)
-    except Exception:  # whatever a user's module may raise beyond the range of its inputs
-        return ()
+    return belief
 
 
 def _as_states(inputs: ArrayLike, network: NetworkChoice) -> Tensor:
@@ -173,7 +136,7 @@ def _as_states(inputs: ArrayLike, network: NetworkChoice) -> Tensor:
     return as_inputs(inputs)
 
 
-def _suited_rate(network: NetworkChoice, states: Tensor) -> float:
+def _default_learning_rate(network: NetworkChoice, states: Tensor) -> float:
     """The learning rate where none is given; `benchmarks/learning_rate.py` compares others for vectors."""
     if states.dtype == torch.uint8:
         return LEARNING_RATE
@@ -182,7 +145,7 @@ def _suited_rate(network: NetworkChoice, states: Tensor) -> float:
     return min(0.01, 0.03 / states[0].numel() ** 0.5)  # each step moves a unit by the sum over its inputs
 
 
-def _suited_width(network: NetworkChoice, states: Tensor) -> float:
+def _default_prior(network: NetworkChoice, states: Tensor) -> float:
     """The width of the prior where none is given; docs/tables.md compares others for vectors."""
     is_module_of_arrays = callable(network) and states.dim() > 2
     return 0.0 if states.dtype == torch.uint8 or is_module_of_arrays else WIDTH
@@ -202,28 +165,28 @@ def _training_problem(
 
 
 def _split(known: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Which states to learn from and which to keep back, each in order.
+    """Which states to train on and which to hold out, each in order.
 
-    None is kept back that alone knows an action ([S, A]), nor one that knows nothing: there is nothing to compare it with.
+    Never hold out the only sample of an action ([S, A]), nor a state without a reward, which could not be compared.
     """
     if not 0 <= as_number(fraction) < 1:
         raise InvalidInputError(f"validation_fraction={fraction!r} must be in [0, 1): the part that no model sees.")
     order = torch.from_numpy(make_rng(seed, "held out").permutation(len(known)))
-    telling = known[order].any(dim=1)
-    order, count = torch.cat([order[telling], order[~telling]]), int(fraction * int(telling.sum()))
+    has_reward = known[order].any(dim=1)
+    order, count = torch.cat([order[has_reward], order[~has_reward]]), int(fraction * int(has_reward.sum()))
     return with_needed(known, order[count:], order[:count])
 
 
 def with_needed(known: Tensor, familiar: Tensor, held_out: Tensor) -> tuple[Tensor, Tensor]:
-    """Numbers of states to learn from and to keep back, each in order: those that alone know an action ([S, A]) are learned."""
+    """Numbers of states to train on and to hold out, each in order; the only sample of an action ([S, A]) is trained on."""
     needed = known[held_out][:, ~known[familiar].any(dim=0)].any(dim=1)
     return torch.cat([familiar, held_out[needed]]).sort().values, held_out[~needed].sort().values
 
 
 def refit(belief: RewardEnsemble, inputs: Tensor, rewards: Tensor, progress: Progress | None = None) -> RewardEnsemble:
-    """Models that are trained as those of a belief were, on other experience: inputs [S, ...], rewards [S, A].
+    """Models that are trained as those of a belief were, on other data: inputs [S, ...], rewards [S, A].
 
-    With the same seed, settings and kind of network (`loss_weights` are not known, and equal here); all of it is learned from.
+    With the same seed, settings and kind of network (`loss_weights` are not known, and equal here); nothing is held out.
     """
     settings = belief.settings
     if not isinstance(belief, RewardEnsemble) or not set(REFIT) <= set(settings):

@@ -1,4 +1,4 @@
-"""Calls of one shape, whoever trains or predicts beside: what a library rounds may depend on how large a call is.
+"""Library calls of one fixed shape, so that a model's bits are independent of what else is in the batch.
 
 Matrix and convolution libraries choose their kernels, and with them the order of their sums, by the shape of a call, the
 kind of CPU and the alignment of the data. So on the CPU every call has a fixed number of models (and, in prediction, of
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from cautious.beliefs.training.state import Batch, TrainingProblem
+    from cautious.beliefs.training.state import MiniBatch, TrainingProblem
 
 ALIGNMENT = 64
 """Bytes of a cache line, which is also the widest vector register: memory that torch allocates begins at a multiple of it."""
@@ -72,7 +72,7 @@ def blocks_of(models: range, size: int) -> Iterator[Block]:
 
 
 def loss_and_gradient(
-    network: TrainingProblem, parameters: Tensor, batch: Batch, models: range
+    network: TrainingProblem, parameters: Tensor, batch: MiniBatch, models: range
 ) -> tuple[Tensor, Tensor]:
     """Loss of each model on its own batch of samples, and its gradient, in calls of one shape on the CPU.
 

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.fixed_shapes import aligned, filled_up
-from cautious.beliefs.standardizer import deviations, shared_deviation
+from cautious.beliefs.networks.vector import deviations, shared_deviation
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.seeding import make_rng
 from cautious.validation import as_number

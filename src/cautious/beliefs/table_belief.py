@@ -1,4 +1,4 @@
-"""A belief about a finite number of states, as an array."""
+"""A belief about finitely many states, given as an array."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TableBelief:
 
     def __init__(self, rewards: Any) -> None:
         """Keep the checked array."""
-        self.table = as_float_tensor(rewards, "belief").clone()  # the caller may go on with theirs
+        self.table = as_float_tensor(rewards, "belief").clone()  # the caller may change theirs
         check_shape(self.table, "M S A", "belief")
         check_size(self.table, "belief")
 

@@ -13,11 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from cautious.beliefs.ensemble import SHIPPED, RewardEnsemble
-from cautious.beliefs.networks.driving import familiar_network
 from cautious.beliefs.networks.image import LEARNING_RATE
 from cautious.beliefs.networks.vector import VectorNetwork
-from cautious.beliefs.training.image_problem import ImageTrainingProblem
 from cautious.beliefs.training.loop import train
+from cautious.beliefs.training.problems import DrivingTrainingProblem, ImageTrainingProblem
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.benchmarking.plain import (
     DRIVING_BATCH,
@@ -69,7 +68,7 @@ def driving_training(num_models: int, num_epochs: int, plain_epochs: int, device
     """Seconds per driving model and epoch: a plain loop over networks, and all networks stacked."""
     plain_driving_seconds(2)
     plain = plain_driving_seconds(plain_epochs)
-    network = familiar_network(0.5)
+    network = DrivingTrainingProblem.familiar(0.5)
     train(network, TrainingSettings(num_models, 2, DRIVING_BATCH, 1e-4, 1e-5), device=device)
     settings = TrainingSettings(num_models, num_epochs, DRIVING_BATCH, 1e-4, 1e-5)
     ours = seconds(lambda: train(network, settings, device=device)) / (num_models * num_epochs)

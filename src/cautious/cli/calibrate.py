@@ -128,7 +128,7 @@ def load_training_data(belief: Path, data: Sequence[Path]) -> tuple[RewardEnsemb
     """A belief and its training data from the user's files: states [S, ...], rewards [S, A]."""
     from cautious.beliefs.datasets.arrays import load_dataset
     from cautious.beliefs.datasets.csv import are_tables, read_tables
-    from cautious.beliefs.datasets.schema import Outcome, TableSchema
+    from cautious.beliefs.datasets.schema import OutcomeColumns, TableSchema
     from cautious.cli.inputs import load_belief
     from cautious.errors import BadFileError
 
@@ -136,7 +136,7 @@ def load_training_data(belief: Path, data: Sequence[Path]) -> tuple[RewardEnsemb
     if not are_tables(data):
         return models, *load_dataset(data)
     table, columns = read_tables(data), TableSchema.of(models)
-    actions, rewards = Outcome.of_training(models).of(table)
+    actions, rewards = OutcomeColumns.of_training(models).of(table)
     if actions != columns.actions:
         raise BadFileError(
             f"{table.path}: its actions are {', '.join(map(repr, actions))}; those of the training were "

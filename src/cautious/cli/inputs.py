@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from cautious.beliefs.datasets.csv import Table
+    from cautious.beliefs.datasets.csv import TextTable
     from cautious.beliefs.datasets.schema import TableSchema
     from cautious.beliefs.ensemble import RewardEnsemble
 
@@ -17,7 +17,7 @@ class DecisionInputs(NamedTuple):
     belief: RewardEnsemble
     states: Any
     """As the belief takes them, [S, ...]."""
-    table: Table | None = None
+    table: TextTable | None = None
     """The table that the states come from, if any."""
     columns: TableSchema | None = None
     """The meaning of the table's columns."""
@@ -26,10 +26,11 @@ class DecisionInputs(NamedTuple):
 def load_belief(belief: Path) -> RewardEnsemble:
     """A belief about states that can be given in a file, so not the one about driving."""
     from cautious.beliefs.ensemble import RewardEnsemble
+    from cautious.beliefs.networks.driving import DrivingNetwork
     from cautious.errors import InvalidInputError
 
     models = RewardEnsemble.load(belief)
-    if not isinstance(models, RewardEnsemble):
+    if models.network.name == DrivingNetwork.name:
         raise InvalidInputError(f"belief={str(belief)!r} is about driving; see 'cautious watch driving --help'.")
     return models
 

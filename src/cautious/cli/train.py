@@ -98,7 +98,7 @@ class Train:
 
         from cautious.beliefs.datasets.schema import KEPT_AS, OUTCOME_KEPT_AS
         from cautious.beliefs.diagnostics import BeliefWarning
-        from cautious.beliefs.ensemble_files import DESCRIPTION
+        from cautious.beliefs.ensemble import DESCRIPTION
         from cautious.beliefs.fit import fit_ensemble
         from cautious.errors import InvalidInputError
         from cautious.validation import as_folder
@@ -135,12 +135,12 @@ class Train:
         """The schema if the data are a table, states [S, ...] and rewards [S, A]."""
         from cautious.beliefs.datasets.arrays import load_dataset
         from cautious.beliefs.datasets.csv import are_tables, read_tables
-        from cautious.beliefs.datasets.schema import Outcome, TableSchema
+        from cautious.beliefs.datasets.schema import OutcomeColumns, TableSchema
         from cautious.cli.console import console
         from cautious.errors import InvalidInputError
 
         if self.data and are_tables(self.data):
-            table, outcome = read_tables(self.data), Outcome(self.action, self.reward, self.rewards)
+            table, outcome = read_tables(self.data), OutcomeColumns(self.action, self.reward, self.rewards)
             actions, rewards = outcome.of(table)
             columns = TableSchema.learned(table, actions, (*outcome.columns, *self.ignore))
             console.print(columns_table(columns, rewards))

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cautious.beliefs.ensemble import RewardEnsemble
-from cautious.beliefs.ensemble_files import DESCRIPTION
+from cautious.beliefs.ensemble import DESCRIPTION, RewardEnsemble
 from cautious.beliefs.training.loop import TrainedModels
 from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
 from cautious.experiments.executors.executor import Executor

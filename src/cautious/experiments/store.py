@@ -31,7 +31,6 @@ from cautious.errors import BadFileError, FolderInUseError
 from cautious.io.arrays import (
     FILES,
     FORMAT,
-    FORMATS,
     checksum_of,
     listed,
     load_json,
@@ -65,7 +64,6 @@ class Store:
         self.folder = folder
         self.manifest = manifest
         self._hashed = [manifest["experiment"], manifest["settings"]]
-        self._checked = manifest["format"] == FORMAT
 
     @classmethod
     def create(
@@ -97,8 +95,8 @@ class Store:
         manifest = load_json(path)
         if not isinstance(manifest, dict) or not {"format", "experiment", "settings"} <= manifest.keys():
             raise BadFileError(f"{path}: not the manifest of a run (expected format, experiment and settings).")
-        if manifest["format"] not in FORMATS:
-            raise BadFileError(f"{path}: written in format {manifest['format']!r}; this version reads {FORMATS}.")
+        if manifest["format"] != FORMAT:
+            raise BadFileError(f"{path}: written in format {manifest['format']!r}; this version reads {FORMAT}.")
         if not isinstance(manifest["experiment"], str) or not isinstance(manifest["settings"], dict):
             raise BadFileError(f"{path}: experiment must be a name, and settings a JSON object.")
         return cls(Path(folder), manifest)
@@ -193,7 +191,7 @@ class Store:
 
     def _described(self, stage: str) -> dict[str, Any]:
         path = self._path(stage, "json")
-        entries = load_json(path, checked=True if self._checked else None)
+        entries = load_json(path, checked=True)
         if not isinstance(entries, dict):
             raise BadFileError(f"{path}: expected a JSON object.")
         if not self._is_own(stage, entries):
@@ -211,8 +209,8 @@ class Store:
             return False
 
     def _is_own(self, stage: str, entries: Mapping[str, Any]) -> bool:
-        """Whether a file holds this stage of this run; files of format 1 do not say."""
-        return entries.get(RUN, None if self._checked else self._identity(stage)) == self._identity(stage)
+        """Whether a file holds this stage of this run."""
+        return entries.get(RUN) == self._identity(stage)
 
     def _identity(self, stage: str) -> str:
         """Distinguishes a stage of this run from all others."""

@@ -1,1 +1,1 @@
-"""Files: written whole or not at all, checksummed, and never pickle."""
+"""Files: written atomically, with checksums, and never pickle."""

@@ -1,8 +1,8 @@
 """Arrays and settings on disk: safetensors and JSON, never pickle; written whole or not at all, checked when read.
 
-Every file carries a checksum of its content, and a JSON file those of the files that belong to it: what is damaged, or
-comes from another save, is refused and not believed. Files of earlier versions, and other people's, carry none and are
-taken as they are. A checksum tells of damage, not of forgery.
+Every file carries a checksum of its content, and a JSON file those of the files that belong to it: a file that is damaged, or
+comes from another save, raises `BadFileError`. Other people's files carry none and are read as they are. A checksum detects
+damage, not forgery.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from torch import Tensor
 from cautious.errors import BadFileError, CautiousError, MissingFileError
 from cautious.io.atomic import atomic_write
 
-FORMAT, FORMATS = 2, (1, 2)
-"""What the entry "format" of a JSON file says now, and what is read: files of format 1 have no checksums."""
+FORMAT = 2
+"""The entry "format" of a JSON file."""
 CHECKSUM, FILES = "checksum", "files"
 """Entries that are not content: a file's own checksum, and those of the files that belong to it."""
 KIND = "cautious-sha256:"
@@ -62,13 +62,13 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
     return checksum
 
 
-def load_tensors(path: Path, expected: str | None = None, *, checked: bool | None = None) -> dict[str, Tensor]:
+def load_tensors(path: Path, expected: str | None = None, *, checked: bool = False) -> dict[str, Tensor]:
     """Read all tensors of a safetensors file; runs no code from it.
 
     Args:
         path: The file.
         expected: The checksum that another file has for it (`listed`).
-        checked: Whether it must have a checksum (True), or must not (False: it belongs to a file of an earlier version).
+        checked: Whether it must have a checksum of its own.
     """
     with _whole(path, "safetensors file"):
         with safetensors.safe_open(path, framework="pt") as file:
@@ -123,7 +123,7 @@ def save_json(path: Path, content: Mapping[str, Any], files: Mapping[str, str] |
     return checksum
 
 
-def load_json(path: Path, expected: str | None = None, *, checked: bool | None = None) -> Any:
+def load_json(path: Path, expected: str | None = None, *, checked: bool = False) -> Any:
     """Read a JSON file: its content with the list of its files, without its checksum.
 
     Args:
@@ -136,8 +136,7 @@ def load_json(path: Path, expected: str | None = None, *, checked: bool | None =
         found = json.loads(text, parse_constant=_finite, parse_float=_finite, object_pairs_hook=_unique)
         entries = found if isinstance(found, dict) else {}
         claims = _claims(entries)
-        if checked is None and entries.get("format") == FORMAT:
-            checked = True
+        checked = checked or entries.get("format") == FORMAT
         own = {name: value for name, value in entries.items() if name != CHECKSUM} if claims else found
         if claims or checked or expected is not None:
             _compare(path, checksum_of(own), claims, checked, expected)
@@ -150,19 +149,22 @@ def listed(described: Any, name: str) -> str | None:
     return files.get(name) if isinstance(files, dict) else None
 
 
-def is_early(described: Any) -> bool:
-    """Whether a JSON file's content is of a version without checksums."""
-    return isinstance(described, dict) and described.get("format") == 1
-
-
 def checksum_of(content: Any) -> str:
     """The checksum of what a JSON file holds, however it is laid out."""
     text = json.dumps(_plain(content), sort_keys=True, separators=(",", ":"))
     return KIND + hashlib.sha256(text.encode()).hexdigest()
 
 
-def add_to(digest: hashlib._Hash, array: Tensor) -> None:
-    """Let a hash take in an array's type, shape and bytes."""
+def fingerprint_of(*arrays: Tensor) -> str:
+    """A short hash of some arrays' types, shapes and content."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        _add_to(digest, array)
+    return digest.hexdigest()[:16]
+
+
+def _add_to(digest: hashlib._Hash, array: Tensor) -> None:
+    """Add an array's type, shape and bytes to a hash."""
     digest.update(str((array.dtype, tuple(array.shape))).encode())
     own = array.detach().cpu().contiguous().reshape(-1)
     digest.update(own.view(torch.uint8).numpy().data)
@@ -172,7 +174,7 @@ def _checksum_of_tensors(tensors: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for name in sorted(tensors):
         digest.update(json.dumps(name).encode())
-        add_to(digest, tensors[name])
+        _add_to(digest, tensors[name])
     return KIND + digest.hexdigest()
 
 
@@ -182,7 +184,7 @@ def _plain(content: Any) -> Any:
 
 
 def _claims(entries: Mapping[str, Any]) -> dict[str, Any]:
-    """The entry that is a checksum; also one whose name or text is damaged, or damage would pass as an old file."""
+    """The entry that is a checksum; also one whose name or text is damaged, or the file would pass as one without."""
     return {name: value for name, value in entries.items() if name == CHECKSUM or _resembles_checksum(value)}
 
 
@@ -190,13 +192,13 @@ def _resembles_checksum(value: Any) -> bool:
     return isinstance(value, str) and (value.startswith(KIND) or FORM.fullmatch(value) is not None)
 
 
-def _compare(path: Path, actual: str, claims: Mapping[str, Any], checked: bool | None, expected: str | None) -> None:
+def _compare(path: Path, actual: str, claims: Mapping[str, Any], checked: bool, expected: str | None) -> None:
     if (claims or checked) and claims != {CHECKSUM: actual}:
         raise BadFileError(
             f"{path}: damaged, or changed since it was written: its checksum {'does not fit' if claims else 'is gone'}. "
             "Restore it from a copy, or delete it and make it again."
         )
-    if expected not in (None, actual) or (claims and checked is False):
+    if expected not in (None, actual):
         raise BadFileError(
             f"{path}: not the file that was saved with the others: a save was interrupted, or a file exchanged. Restore "
             "all of them from one copy, or make them again."

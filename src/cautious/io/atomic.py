@@ -1,4 +1,4 @@
-"""Files written whole or not at all, whatever comes between: an error, a kill, a full disk, a power cut."""
+"""Atomic writes: a file is written whole or not at all, through errors, kills, full disks and power cuts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
 
 
 def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a file in a folder beside `path`, then move it there: readers see the old file or the new, never half.
+    """Let `write` fill a file in a folder beside `path`, then move it there: readers see the old file or the new one, complete.
 
     A process that is killed in the middle leaves that folder, .NAME.*.part; the next one to write `path` clears it away.
 
@@ -47,7 +47,7 @@ def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
 
 @contextlib.contextmanager
 def translate_os_errors(path: Path) -> Iterator[None]:
-    """Whatever the operating system has against writing `path`, as an error that says what to do."""
+    """Turn the operating system's errors on writing `path` into a `WriteError` that says what to do."""
     try:
         yield
     except CautiousError:
@@ -67,14 +67,14 @@ def translate_os_errors(path: Path) -> Iterator[None]:
 
 
 def _mode_of_new_files(folder: Path) -> int:
-    """What the user lets others do with a new file (the umask); asked of a file, since asking the process means setting it."""
+    """The mode that the umask gives a new file; read off a file, since to read the umask itself is to set it."""
     probe = folder / ".mode"
     probe.touch()
     return stat.S_IMODE(probe.stat().st_mode)
 
 
 def _flush(path: Path) -> None:
-    """Onto the disk, so that a power cut does not undo it."""
+    """Flush to the disk, so that a power cut does not undo it."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -98,7 +98,7 @@ def _scratch_folder(path: Path) -> Iterator[Path]:
 
 
 def clear_abandoned(folder: Path, prefix: str = ".") -> None:
-    """Remove what killed processes left of files in `folder`; one that is still at work holds its claim."""
+    """Remove what killed processes left in `folder`; a process that is still writing holds a lock."""
     for scratch in folder.iterdir():
         if scratch.name.startswith(prefix) and scratch.name.endswith(SUFFIX):
             with _claim(scratch) as ours:

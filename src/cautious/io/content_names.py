@@ -1,7 +1,7 @@
-"""Files whose names tell what they hold, so that a save over another never touches what the other needs.
+"""Content-addressed file names, so that saving over an earlier save never touches the files that it needs.
 
-New files lie beside the old ones until the JSON file that names them is written, which makes them the ones that count; only
-then the old ones go. A kill between any two steps leaves one of the two saves whole. Earlier versions used the plain names.
+New files lie beside the old ones until the JSON file that names them is written, which makes them the current ones; only then
+are the old ones removed. A kill between any two steps leaves one of the two saves complete.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cautious.io.arrays import FILES, load_json
 
 
 def with_stamp(name: str, stamp: str) -> str:
-    """A plain name, such as models.safetensors or belief/ensemble.json, with what tells its content from another's.
+    """A plain name, such as models.safetensors or belief/ensemble.json, with a stamp of its content.
 
     >>> with_stamp("models.safetensors", "0123456789abcdef")
     'models-0123456789abcdef.safetensors'
@@ -34,7 +34,7 @@ def name_in(described: Any, name: str) -> str:
 
 @contextlib.contextmanager
 def replacing(description: Path, *names: str) -> Iterator[None]:
-    """Whatever becomes of a save: only the files that `description` names in the end stay, of those with these plain names."""
+    """Remove, however a save ends, all files of these plain names that `description` does not name in the end."""
     try:
         yield
     finally:

@@ -10,13 +10,11 @@ from torch import Tensor
 
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.table_belief import TableBelief
-from cautious.beliefs.training.state import fingerprint_of
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.io.arrays import (
     FORMAT,
-    FORMATS,
     checksum_of,
-    is_early,
+    fingerprint_of,
     listed,
     load_json,
     load_tensors,
@@ -30,7 +28,7 @@ from cautious.worlds.mdp_files import load_mdp, save_mdp, tensors_of
 
 DESCRIPTION = "policy.json"
 ENSEMBLE, TABLE, WORLD = "belief/ensemble.json", "belief.safetensors", "mdp.safetensors"
-"""Plain names; files of earlier versions have them."""
+"""Plain names; files have them with a stamp of their content (`io.content_names`)."""
 
 
 def save_policy(folder: Path, settings: Mapping[str, Any], belief: Any, mdp: TabularMDP | None) -> None:
@@ -67,22 +65,18 @@ def load_policy(folder: Path, network: Any) -> tuple[dict[str, Any], RewardEnsem
     """Settings, belief and MDP; `network` as in `RewardEnsemble.load`."""
     path = folder / DESCRIPTION
     description = load_json(path)
-    if (
-        not isinstance(description, dict)
-        or description.get("format") not in FORMATS
-        or description.get("belief") not in ("ensemble", "table")
-    ):
+    kind = description.get("belief") if isinstance(description, dict) else None
+    if kind not in ("ensemble", "table") or description.get("format") != FORMAT:
         raise BadFileError(f"{path}: not a policy that this version reads (format {FORMAT}).")
-    checked = False if is_early(description) else None
     belief: RewardEnsemble | Tensor
-    if description["belief"] == "ensemble":
+    if kind == "ensemble":
         name = name_in(description, ENSEMBLE)
-        load_json(folder / name, listed(description, name), checked=checked)
+        load_json(folder / name, listed(description, name))
         belief = RewardEnsemble.load((folder / name).parent, network)
     else:
         name = name_in(description, TABLE)
-        tensors = load_tensors(folder / name, listed(description, name), checked=checked)
+        tensors = load_tensors(folder / name, listed(description, name))
         belief = pick(tensors, "rewards", folder / name)
     world = name_in(description, WORLD)
-    mdp = load_mdp(folder / world, listed(description, world), checked=checked) if description.get("mdp") else None
+    mdp = load_mdp(folder / world, listed(description, world)) if description.get("mdp") else None
     return description, belief, mdp

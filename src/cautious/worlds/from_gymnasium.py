@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.ops.linear import sparse_tensor
-from cautious.seeding import derive_seed
+from cautious.seeding import check_seed, derive_seed
 from cautious.validation import parse_count
 
 
@@ -40,7 +40,7 @@ def read_model(env: Any, num_steps: int | None = None, seed: int = 0) -> Model:
             where it is.
         seed: Starts the experience.
     """
-    derive_seed(seed)  # says so if it is no seed
+    check_seed(seed)
     steps = None if num_steps is None else parse_count(num_steps, "num_steps")
     bare = getattr(env, "unwrapped", env)
     world = getattr(bare, "world", None)

@@ -23,9 +23,9 @@ def tensors_of(mdp: TabularMDP) -> dict[str, Tensor]:
     return {**parts, "discount": torch.tensor(mdp.discount, dtype=torch.float64)}
 
 
-def load_mdp(path: Path, expected: str | None = None, *, checked: bool | None = None) -> TabularMDP:
+def load_mdp(path: Path, expected: str | None = None) -> TabularMDP:
     """Read a world; a two-dimensional table of transitions is taken as sparse. The rest is as in `load_tensors`."""
-    tensors = load_tensors(path, expected, checked=checked)
+    tensors = load_tensors(path, expected)
     transitions, start, discount = (
         pick(tensors, name, path) for name in ("transitions", "initial_state_dist", "discount")
     )

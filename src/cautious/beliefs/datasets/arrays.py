@@ -1,4 +1,4 @@
-"""A user's experience from files: familiar states "inputs" [S, ...], and what each action paid there, "rewards" [S, A]."""
+"""A user's data from files of arrays: familiar states "inputs" [S, ...], and what each action paid, "rewards" [S, A]."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ NOT_TRIED = ("", "na", "nan")
 """What a cell holds, in any capitals, where nothing is known."""
 
 
-class Table(NamedTuple):
+class TextTable(NamedTuple):
     """A table as it stands in its file."""
 
     path: Path
@@ -49,7 +49,7 @@ class Table(NamedTuple):
         return found
 
 
-def read_table(path: Path | str) -> Table:
+def read_table(path: Path | str) -> TextTable:
     """Read a CSV file with a line of headings, between commas, semicolons or tabs, whichever that line has most of."""
     path = as_path(path, "path")
     try:
@@ -74,17 +74,17 @@ def read_table(path: Path | str) -> Table:
     for number, row in below:
         if len(row) != len(header):
             raise BadFileError(f"{path}, line {number}: {len(row)} cells, where the headings are {len(header)}.")
-    return Table(path, header, [row for _, row in below], [f"{path}, line {number}" for number, _ in below])
+    return TextTable(path, header, [row for _, row in below], [f"{path}, line {number}" for number, _ in below])
 
 
-def read_tables(paths: Sequence[Path]) -> Table:
+def read_tables(paths: Sequence[Path]) -> TextTable:
     """Several files with the same headings as one table."""
     tables = [read_table(path) for path in paths]
     for other in tables[1:]:
         if other.header != tables[0].header:
             raise BadFileError(f"{other.path}: its headings are not those of {tables[0].path}.")
     rows, places = ([one for table in tables for one in getattr(table, part)] for part in ("rows", "places"))
-    return Table(tables[0].path, tables[0].header, rows, places)
+    return TextTable(tables[0].path, tables[0].header, rows, places)
 
 
 def are_tables(paths: Sequence[Path]) -> bool:

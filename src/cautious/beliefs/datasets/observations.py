@@ -1,4 +1,4 @@
-"""What a loop over an environment sees, as the batch of states that a belief takes."""
+"""An environment's observations as the batch of states that a belief takes."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from cautious.beliefs.datasets.csv import NOT_TRIED, Table, as_cell_number, in_order
+from cautious.beliefs.datasets.csv import NOT_TRIED, TextTable, as_cell_number, in_order
 from cautious.errors import BadFileError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}")
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Which columns of a log say what was done and what it paid: one action a row, or a column for each action."""
+class OutcomeColumns:
+    """Which columns of a log hold actions and rewards: one action per row, or one column of rewards per action."""
 
     action: str | None = None
     reward: str | None = None
@@ -46,7 +46,7 @@ class Outcome:
             raise InvalidInputError(f"{', '.join(map(repr, self.columns))}: a column is named twice.")
 
     @classmethod
-    def of_training(cls, belief: RewardEnsemble) -> Outcome:
+    def of_training(cls, belief: RewardEnsemble) -> OutcomeColumns:
         """The columns of the table that a belief was trained on."""
         found = belief.settings.get(OUTCOME_KEPT_AS)
         if not isinstance(found, dict):
@@ -61,7 +61,7 @@ class Outcome:
         """Their names."""
         return self.rewards or (str(self.action), str(self.reward))
 
-    def of(self, table: Table) -> tuple[tuple[str, ...], Tensor]:
+    def of(self, table: TextTable) -> tuple[tuple[str, ...], Tensor]:
         """The actions' names, and what each paid in each row, [S, A], NaN where it was not tried."""
         if self.rewards:
             paid = [table.numbers(name, gaps=True) for name in self.rewards]
@@ -114,7 +114,7 @@ class TableSchema:
     actions: tuple[str, ...]
 
     @classmethod
-    def learned(cls, table: Table, actions: tuple[str, ...], others: Sequence[str]) -> TableSchema:
+    def learned(cls, table: TextTable, actions: tuple[str, ...], others: Sequence[str]) -> TableSchema:
         """Every column but `others`, the outcome and what is to be ignored, is a feature."""
         for name in others:
             table.column(name)  # says so if there is none
@@ -123,7 +123,7 @@ class TableSchema:
             raise InvalidInputError(f"{table.path}: no column is left that says what a state is.")
         return cls(tuple(_feature(table, name) for name in names), actions)
 
-    def states(self, table: Table) -> Tensor:
+    def states(self, table: TextTable) -> Tensor:
         """Rows as states, [S, D]. A text that was never seen in training is none of the known ones: all its columns are 0."""
         parts = []
         for feature in self.features:
@@ -136,7 +136,7 @@ class TableSchema:
             parts.append(torch.nn.functional.one_hot(places, len(number) + 1)[:, :-1].double())
         return torch.cat(parts, dim=1)
 
-    def remarks(self, table: Table) -> list[list[str]]:
+    def remarks(self, table: TextTable) -> list[list[str]]:
         """What is new about each row: texts never seen in training, and numbers outside of their range there."""
         columns = [[feature.remark(cell) for cell in table.column(feature.name)] for feature in self.features]
         return [[remark for remark in row if remark] for row in zip(*columns, strict=True)]
@@ -164,13 +164,13 @@ class TableSchema:
         width = sum(1 if feature.texts is None else len(feature.texts) for feature in features)
         if (len(actions), (width,)) != (belief.num_actions, belief.state_shape):
             raise BadFileError(
-                f"belief: its table has {width} numbers a row and {len(actions)} actions, its models take states "
+                f"belief: its table has {width} numbers per row and {len(actions)} actions, its models take states "
                 f"{list(belief.state_shape)} and know {belief.num_actions} actions."
             )
         return cls(features, actions)
 
 
-def _feature(table: Table, name: str) -> Feature:
+def _feature(table: TextTable, name: str) -> Feature:
     """A column as numbers, if all cells are; or as the different texts it has."""
     cells = table.column(name)
     _refuse_gaps(table, name, cells)
@@ -199,13 +199,13 @@ def _feature(table: Table, name: str) -> Feature:
     return Feature(name, found)
 
 
-def _refuse_gaps(table: Table, name: str, cells: Sequence[str]) -> None:
+def _refuse_gaps(table: TextTable, name: str, cells: Sequence[str]) -> None:
     if "" in cells:
         place = table.places[cells.index("")]
         raise BadFileError(f"{place}: column {name!r} is empty. Fill it, leave the row out, or ignore the column.")
 
 
-def _refuse_spellings(table: Table, name: str, texts: Sequence[str]) -> None:
+def _refuse_spellings(table: TextTable, name: str, texts: Sequence[str]) -> None:
     """Texts that differ in capitals only are the same to whoever wrote them."""
     spellings = Counter(text.casefold() for text in texts)
     alike = [text for text in texts if spellings[text.casefold()] > 1]

@@ -16,9 +16,9 @@ _BETA_1, _BETA_2, _EPSILON = tl.constexpr(BETA_1), tl.constexpr(BETA_2), tl.cons
 
 @triton.jit
 def adam_at(weights, mean, square, at, mask, slope, rate, correction, decay):
-    """One step of Adam on the weights at `at` (`beliefs.training.epochs.adam_step`)."""
+    """One step of Adam on the weights at `at` (`beliefs.training.loop.adam_step`)."""
     weight = tl.load(weights + at, mask=mask, other=0.0)
-    slope += decay * weight
+    slope += decay * weight  # L2 penalty, as PyTorch's Adam: through the averages, not beside them
     m = _BETA_1 * tl.load(mean + at, mask=mask, other=0.0) + (1 - _BETA_1) * slope
     v = _BETA_2 * tl.load(square + at, mask=mask, other=0.0) + (1 - _BETA_2) * slope * slope
     tl.store(mean + at, m, mask=mask)
@@ -28,7 +28,7 @@ def adam_at(weights, mean, square, at, mask, slope, rate, correction, decay):
 
 @triton.jit
 def _adam(parameters, gradient, first_moment, second_moment, rate, correction, decay, size, BLOCK: tl.constexpr):
-    """`BLOCK` parameters a program; each is updated by itself, so models stay apart."""
+    """`BLOCK` parameters per program; each is updated by itself, so models stay apart."""
     n = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     slope = tl.load(gradient + n, mask=n < size)
     adam_at(parameters, first_moment, second_moment, n, n < size, slope, rate, correction, decay)
@@ -44,7 +44,7 @@ def adam_step(
     learning_rate: float,
     weight_decay: float = 0.0,
 ) -> None:
-    """One step of Adam with PyTorch's defaults and L2 weight decay, in place (`beliefs.training.epochs.adam_step`).
+    """One step of Adam with PyTorch's defaults and L2 weight decay, in place (`beliefs.training.loop.adam_step`).
 
         m = β₁m + (1-β₁)g,   v = β₂v + (1-β₂)g²,   w = w - η m̂ / (√v̂ + ε)
 

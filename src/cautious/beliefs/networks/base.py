@@ -1,4 +1,4 @@
-"""What any architecture of a reward model offers, and how one is found again from a file."""
+"""What every architecture of a reward model offers, and how one is restored from a file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cautious.beliefs.networks.driving import DrivingNetwork
 from cautious.beliefs.networks.image import ImageNetwork
 from cautious.beliefs.networks.module import ModuleNetwork
-from cautious.beliefs.networks.vector import VectorNetwork
-from cautious.beliefs.standardizer import Standardizer
+from cautious.beliefs.networks.vector import Standardizer, VectorNetwork
 from cautious.errors import BadFileError, InvalidInputError
 
 LARGEST = 2**24
@@ -44,10 +44,10 @@ class Network(Protocol):
         ...
 
     @property
-    def block(self) -> Mapping[str, tuple[int, int]]:
-        """Models and states of one call of `predict`, at most, by kind of device: enough to keep it busy.
+    def block(self) -> Mapping[str, tuple[int, int | None]]:
+        """Models and states per call of `predict`, at most, by kind of device: enough to keep it busy.
 
-        On the CPU it has exactly as many models (`beliefs.fixed_shapes`).
+        On the CPU a call has exactly as many models (`beliefs.fixed_shapes`). None: all states in one call.
         """
         ...
 
@@ -66,14 +66,14 @@ class Network(Protocol):
         ...
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
-        """First weights of one model, [P]."""
+        """Initial weights of one model, [P]."""
         ...
 
-    def as_states(self, states: Any) -> tuple[Tensor, ...]:
-        """What a caller passes as states, checked, as arrays with one row a state."""
+    def as_states(self, states: Any) -> tuple[Any, ...]:
+        """What a caller passes as states, checked, as arrays with one row per state (for driving, a prepared world)."""
         ...
 
-    def predict(self, parameters: Tensor, *states: Tensor) -> Tensor:
+    def predict(self, parameters: Tensor, *states: Any) -> Tensor:
         """[M, P] and the arrays of `as_states` -> [M, S, A]."""
         ...
 
@@ -105,11 +105,11 @@ def restored(found: dict[str, Any], path: Any, given: Any = None) -> Network:
         if _counts(num_actions) and type(help_bit) is bool:
             return ImageNetwork(num_actions, help_bit)  # type: ignore[arg-type]
         raise BadFileError(f"{path}: num_actions and help_bit must be a count and a truth value.")
+    if name == DrivingNetwork.name:
+        return DrivingNetwork()
     if name == VectorNetwork.name:
-        shape, hidden = (
-            found.get("state_shape", [found.get("num_inputs")]),
-            found.get("hidden"),
-        )  # as early files say it
+        shape: Any = found.get("state_shape")
+        hidden: Any = found.get("hidden")
         if not _shape(shape) or not _shape(hidden) or not _counts(found.get("num_actions")):
             raise BadFileError(f"{path}: num_actions must be a count, and state_shape and hidden lists of them.")
         units = Standardizer.read(found.get("units"), math.prod(shape))
@@ -122,7 +122,7 @@ def restored(found: dict[str, Any], path: Any, given: Any = None) -> Network:
             raise BadFileError(
                 f"{path}: units of {len(units.actions)} actions, where there are {found['num_actions']}."
             )
-        return VectorNetwork(tuple(shape), found["num_actions"], tuple(hidden), units)  # type: ignore[arg-type]
+        return VectorNetwork(tuple(shape), found["num_actions"], tuple(hidden), units)
     raise BadFileError(
         f"{path}: network {name!r} is not one that this version builds by itself; if it is your own, pass the function that "
         "made it: RewardEnsemble.load(folder, network=...)."
@@ -132,7 +132,7 @@ def restored(found: dict[str, Any], path: Any, given: Any = None) -> Network:
 def _as_described(network: Network, found: dict[str, Any], path: Any) -> Network:
     """`network`, if the file tells of this one: other layers with as many weights would take them without a word."""
     for name, here in network.describe().items():
-        there = found.get(name, here)  # early files say less
+        there = found.get(name)
         if _entries(there) != _entries(here):
             first = next(
                 (pair for pair in zip(_entries(there), _entries(here), strict=False) if pair[0] != pair[1]), None

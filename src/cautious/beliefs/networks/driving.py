@@ -1,17 +1,13 @@
-"""The paper's reward model for driving, M of them stacked: r(s, s') from two images and two speeds.
+"""The paper's reward model for driving, M of them stacked: the reward of a pair of states (s, s').
 
-One 2x2 convolution (4 -> 4 channels) on the image of s and one on that of s', joined with the next speed (one-hot), then
-52 -> 32 -> 1 with a pair of layers of its own for each initial speed: 7,052 weights a model.
+    4x3x4 images of s and s' -> conv 4 @ 2x2 each -> ReLU -> 48 (+ next speed) -> 32 -> ReLU -> 1, one head per initial speed
 
-The familiar world has 1,714 pairs but only 256 states, so everything up to the hidden layer is computed once a state and
-gathered by pair; a batch is a set of weights on the pairs. That is the same sum as a loop over the batch, in fewer steps.
+A belief about driving is about a whole world: the reward of an action is the expectation over its next states.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -19,41 +15,75 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.ensemble_files import load_description, load_models, save_models
-from cautious.beliefs.fixed_shapes import filled_up
-from cautious.beliefs.kernels import triton_available
-from cautious.beliefs.networks.driving_inputs import (
-    FAN_IN,
-    NUM_CHANNELS,
-    NUM_FEATURES,
-    NUM_HIDDEN,
-    NUM_PARAMETERS,
-    NUM_POSITIONS,
-    NUM_SPEEDS,
-    SHAPES,
-    SIZES,
-    PairInputs,
-)
-from cautious.beliefs.table_belief import state_numbers
-from cautious.beliefs.training.state import Batch, TrainingSettings, TrainState, fingerprint_of
-from cautious.errors import BadFileError, InvalidInputError
-from cautious.parallel import parallel_map, single_threaded
-from cautious.types import ArrayLike
-from cautious.validation import as_folder, as_path
-from cautious.worlds.driving import DrivingWorld, driving_world
-from cautious.worlds.driving_rules import ACTIONS
+from cautious.errors import InvalidInputError
+from cautious.ops.linear import sparse_tensor
+from cautious.worlds.driving import DrivingWorld
+from cautious.worlds.driving_rules import ACTIONS, MAX_SPEED, DrivingState, network_image
 
-MODELS_PER_CALL = 16
-"""Models that are computed together on the CPU: what a core's cache holds."""
+NUM_SPEEDS = MAX_SPEED + 1
+NUM_CHANNELS, NUM_POSITIONS, PATCH = 4, 6, 16
+NUM_FEATURES = NUM_CHANNELS * NUM_POSITIONS
+NUM_HIDDEN = 32
+NUM_INPUTS = 2 * NUM_FEATURES + NUM_SPEEDS  # 52
+
+SHAPES = {
+    "convolution": (PATCH + 1, 2 * NUM_CHANNELS),
+    "hidden": (NUM_INPUTS + 1, NUM_SPEEDS * NUM_HIDDEN),
+    "output": (NUM_SPEEDS, NUM_HIDDEN + 1),
+}
+"""Weights of one model; a layer's bias is its last input, which is always 1. The first half of the convolution's outputs
+is for s, the second for s'; the hidden and the output layer have one head per speed."""
+
+FAN_IN = {"convolution": PATCH, "hidden": NUM_INPUTS, "output": NUM_HIDDEN}
+SIZES = {name: shape[0] * shape[1] for name, shape in SHAPES.items()}
+NUM_PARAMETERS = sum(SIZES.values())
 
 
-def split_parameters(parameters: Tensor) -> list[Tensor]:
+class PairInputs:
+    """What the network sees of given states and pairs of them; pairs are kept by initial speed, one block per head."""
+
+    def __init__(self, states: Sequence[DrivingState], pairs: Tensor, device: torch.device | None = None) -> None:
+        """Cut the images into patches, once a state.
+
+        Args:
+            states: S states.
+            pairs: (state, next state) indices, [P, 2].
+            device: Where to keep them.
+        """
+        images = torch.stack([network_image(state) for state in states])  # [S, 4, 3, 4]
+        patches = torch.nn.functional.unfold(images, kernel_size=2)  # [S, 16, 6]
+        self.patches = _with_ones(patches.transpose(1, 2).reshape(-1, PATCH)).T.contiguous().to(device)  # [17, S*6]
+        speed = torch.tensor([state.speed for state in states])
+        self.speeds = _with_ones(torch.nn.functional.one_hot(speed, NUM_SPEEDS).float()).to(device)  # [S, 5]
+        self.num_states, self.num_pairs = len(states), len(pairs)
+        head = speed[pairs[:, 0]]
+        order = torch.argsort(head, stable=True)
+        self.place = torch.argsort(order).to(device)  # where each pair stands among the pairs by speed
+        last = torch.bincount(head, minlength=NUM_SPEEDS).cumsum(0).tolist()
+        self.heads = [slice(first, end) for first, end in zip([0, *last], last, strict=False)]
+        rows = pairs[order] * NUM_SPEEDS + head[order, None]  # row (state, head) of the hidden layer
+        self.rows = [rows[:, image].to(device) for image in (0, 1)]
+        self.incidence = [_incidence(row, self.num_states * NUM_SPEEDS) for row in self.rows]
+
+
+def _with_ones(inputs: Tensor) -> Tensor:
+    return torch.cat([inputs, torch.ones(len(inputs), 1, dtype=torch.float32)], dim=1)
+
+
+def _incidence(rows: Tensor, num_rows: int) -> Tensor:
+    """The sparse 0/1 matrix [rows, P] that sums over the pairs of a row: the transpose of gathering them."""
+    place = torch.stack([rows, torch.arange(len(rows), device=rows.device)])
+    ones = torch.ones(len(rows), device=rows.device, dtype=torch.float32)
+    return sparse_tensor(place, ones, (num_rows, len(rows)))
+
+
+def split_driving_parameters(parameters: Tensor) -> list[Tensor]:
     """[M, 7052] -> convolution [M, 17, 8], hidden [M, 53, 128], output [M, 4, 33]."""
     parts = parameters.split(list(SIZES.values()), dim=1)
     return [part.unflatten(1, shape) for part, shape in zip(parts, SHAPES.values(), strict=True)]
 
 
-class Activations(NamedTuple):
+class DrivingActivations(NamedTuple):
     """What the backward pass needs of the forward pass."""
 
     features: Tensor
@@ -66,9 +96,9 @@ class Activations(NamedTuple):
     """[P, M], pairs by speed."""
 
 
-def forward(parameters: Tensor, inputs: PairInputs) -> Activations:
+def forward(parameters: Tensor, inputs: PairInputs) -> DrivingActivations:
     """Every model's reward of every pair: [M, 7052] -> [P, M]."""
-    convolution, hidden_weight, output = split_parameters(parameters)
+    convolution, hidden_weight, output = split_driving_parameters(parameters)
     num_models = len(parameters)
     features = torch.bmm(convolution.transpose(1, 2), inputs.patches.expand(num_models, -1, -1)).relu_()
     by_state = features.reshape(num_models, 2, NUM_CHANNELS, inputs.num_states, NUM_POSITIONS).transpose(2, 3)
@@ -82,16 +112,16 @@ def forward(parameters: Tensor, inputs: PairInputs) -> Activations:
         (by_model[pairs] * output[:, head, :-1]).sum(dim=2) + output[:, head, -1]
         for head, pairs in enumerate(inputs.heads)
     ]
-    return Activations(features, [of_state, of_next], hidden, torch.cat(predictions))
+    return DrivingActivations(features, [of_state, of_next], hidden, torch.cat(predictions))
 
 
-def backward(parameters: Tensor, inputs: PairInputs, seen: Activations, slope: Tensor) -> Tensor:
+def backward(parameters: Tensor, inputs: PairInputs, seen: DrivingActivations, slope: Tensor) -> Tensor:
     """Gradient of Σ slope · predictions by the chain rule, layer by layer: slope [P, M] -> [M, 7052].
 
     Written out because it is half the passes over the hidden layer that automatic differentiation makes, and because
     every sum then has a fixed order.
     """
-    _, hidden_weight, output = split_parameters(parameters)
+    _, hidden_weight, output = split_driving_parameters(parameters)
     num_models = len(parameters)
     to_output, to_hidden = torch.empty_like(output), torch.empty_like(seen.hidden)
     for head, pairs in enumerate(inputs.heads):
@@ -129,132 +159,55 @@ def _from_row(rows: Tensor, num_models: int) -> Tensor:
 
 
 class DrivingNetwork:
-    """The stacked network with the familiar world's pairs as its training data (`beliefs.training.state.TrainingProblem`)."""
+    """The architecture: from a driving world to the rewards of all actions in all of its states."""
 
     name = "driving-2x2conv-32"
+    num_actions = len(ACTIONS)
     num_parameters = NUM_PARAMETERS
-    uses_help_bit = False
-    shard_size: Mapping[str, int] = MappingProxyType(
-        {"cpu": MODELS_PER_CALL, "cuda": 2048}
-    )  # the latter keeps a GPU busy
-    models_per_call = MODELS_PER_CALL
+    state_shape: tuple[int, ...] = ()
+    reward_dtype = torch.float64
+    block: Mapping[str, tuple[int, None]] = MappingProxyType({"cpu": (16, None), "cuda": (16, None)})
+    rows_per_call = blocks_per_task = 1
 
-    def __init__(self, world: DrivingWorld, device: torch.device | None = None) -> None:
-        """Take the training pairs of a familiar world."""
-        self._world = world
-        self.num_samples = len(world.pairs)
-        self.fingerprint = fingerprint_of(world.pairs, world.pair_rewards)
-        self._inputs = PairInputs(world.states, world.pairs, device)
-        self._targets = torch.empty(self.num_samples, 1, device=device, dtype=torch.float32)
-        self._targets[self._inputs.place, 0] = world.pair_rewards.float().to(device)  # pairs by speed
-
-    def to(self, device: torch.device) -> DrivingNetwork:
-        """The same on `device`."""
-        return self if self._targets.device.type == device.type else DrivingNetwork(self._world, device)
+    def describe(self) -> dict[str, Any]:
+        """Nothing but its name: there is one."""
+        return {}
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
         """PyTorch's default: every weight and bias uniform within ±1/√(inputs of its layer)."""
         return np.concatenate([rng.uniform(-1, 1, size) / np.sqrt(FAN_IN[name]) for name, size in SIZES.items()])
 
-    @cached_property
-    def train_epochs(self) -> Callable[[TrainState, TrainingSettings, int], None] | None:
-        """Several epochs in one kernel, where a GPU and Triton can do it; None elsewhere."""
-        device = self._targets.device
-        if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0) or not triton_available():
-            return None  # the kernel multiplies bfloat16 numbers, which older GPUs cannot
-        from cautious.beliefs.kernels.driving.fused import FusedDrivingTraining
+    def as_states(self, states: Any) -> tuple[WorldInputs]:
+        """All states of a driving world."""
+        if not isinstance(states, DrivingWorld):
+            raise InvalidInputError(
+                f"world is a {type(states).__name__}: a belief about driving is about a whole world, not about states. Pass "
+                "world = cautious.driving_world(); for a policy, CautiousPolicy(belief.rewards(world), mdp=world.mdp)."
+            )
+        return (WorldInputs(states),)
 
-        return FusedDrivingTraining(self._inputs, self._targets[:, 0]).train_epochs
+    def predict(self, parameters: Tensor, *states: WorldInputs) -> Tensor:
+        """Expected reward of each (state, action) under each model: [M, 7052], a world -> [M, S, A], float64."""
+        (inputs,) = states
+        return inputs.world.expected(self.predict_pairs(parameters, inputs))
 
-    def loss_and_gradient(self, parameters: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Mean squared error of each model on its own batch, and its gradient: [M, P], [M, B] -> [M], [M, P].
-
-        A batch is a set of weights on the pairs: 1/B on those that are in it.
-        """
-        samples = batch.samples
-        weights = parameters.new_zeros(self.num_samples, len(parameters))
-        weights.scatter_(0, self._inputs.place[samples].T, 1 / samples.shape[1])  # [P, M]
-        seen = forward(parameters, self._inputs)
-        errors = seen.predictions - self._targets
-        slope = 2 * errors * weights
-        losses = (errors.square() * weights).T.contiguous().sum(dim=1)
-        return losses, backward(parameters, self._inputs, seen, slope)
+    def predict_pairs(self, parameters: Tensor, inputs: WorldInputs) -> Tensor:
+        """What each model says about every pair of a world: [M, 7052] -> [M, Q]."""
+        return forward(parameters, inputs.pairs).predictions[inputs.pairs.place].T
 
 
-class DrivingEnsemble:
-    """M trained reward models of driving: a belief about the reward of pairs that were never seen."""
+class WorldInputs:
+    """What the network sees of a world: as many states as the world has, and every pair of them."""
 
-    num_actions = len(ACTIONS)
+    def __init__(self, world: DrivingWorld, device: torch.device | None = None) -> None:
+        """Prepare all pairs on `device`."""
+        self.world = world
+        self.pairs = PairInputs(world.states, world.every_pair, device)
 
-    def __init__(
-        self, parameters: Tensor, losses: Tensor, settings: dict[str, Any], world: DrivingWorld | None = None
-    ) -> None:
-        """Keep weights [M, 7052], final losses [M] and how they were trained."""
-        self.parameters = parameters
-        self.losses = losses
-        self.settings = settings
-        self._world = world
+    def __len__(self) -> int:
+        """S."""
+        return len(self.world.states)
 
-    @property
-    def num_models(self) -> int:
-        """M."""
-        return len(self.parameters)
-
-    @single_threaded
-    def pair_rewards(self, world: DrivingWorld) -> Tensor:
-        """What each model says about every pair of a world, [M, Q]."""
-        _check_world(world)
-        inputs = PairInputs(world.states, world.every_pair, self.parameters.device)
-        parts = self.parameters.split(MODELS_PER_CALL)
-
-        def predict(number: int) -> Tensor:
-            block = filled_up(parts[number], MODELS_PER_CALL)
-            return forward(block, inputs).predictions[:, : len(parts[number])]
-
-        on_the_cpu = self.parameters.device.type == "cpu"
-        by_speed = parallel_map(predict, len(parts)) if on_the_cpu else [predict(n) for n in range(len(parts))]
-        return torch.cat(by_speed, dim=1)[inputs.place].T
-
-    def rewards(self, world: DrivingWorld) -> Tensor:
-        """Expected reward of each (state, action) under each model, [M, S, A], float64."""
-        said = self.pair_rewards(world)  # checks the world, too
-        return world.expected(said)
-
-    def on(self, world: DrivingWorld) -> DrivingEnsemble:
-        """The same belief about this world's states: what `rewards_for` speaks of."""
-        _check_world(world)
-        return DrivingEnsemble(self.parameters, self.losses, self.settings, world)
-
-    def rewards_for(self, indices: ArrayLike) -> Tensor:
-        """Rewards [N, S, A] of the models at `indices` [N] in the world given to `on`."""
-        if self._world is None:
-            raise InvalidInputError("rewards_for: no world is given; call it on `ensemble.on(world)`.")
-        chosen = state_numbers(indices, self.num_models, "indices")
-        return DrivingEnsemble(self.parameters[chosen], self.losses[chosen], self.settings).rewards(self._world)
-
-    def save(self, folder: Path | str) -> None:
-        """Write weights and settings (safetensors, JSON)."""
-        save_models(as_folder(folder), {"network": DrivingNetwork.name}, self.settings, self.parameters, self.losses)
-
-    @classmethod
-    def load(cls, folder: Path | str) -> DrivingEnsemble:
-        """Read what `save` wrote."""
-        path = as_path(folder, "folder")
-        described = load_description(path)
-        if described.get("network") != DrivingNetwork.name:
-            raise BadFileError(f"{path}: not a driving ensemble (expected network {DrivingNetwork.name!r}).")
-        return cls(*load_models(path, described, NUM_PARAMETERS), described["settings"])
-
-
-def _check_world(world: Any) -> None:
-    """Raise unless it is a world of driving: what other beliefs take, states, does not say where the road leads."""
-    if not isinstance(world, DrivingWorld):
-        raise InvalidInputError(
-            f"world is a {type(world).__name__}: a belief about driving speaks of a whole world, not of states. Pass "
-            "world = cautious.driving_world(); for a policy, CautiousPolicy(belief.rewards(world), mdp=world.mdp)."
-        )
-
-
-def familiar_network(appearance_probability: float) -> DrivingNetwork:
-    """The network on the familiar world's training pairs: the same for every p below 1, fewer at p = 1."""
-    return DrivingNetwork(driving_world(novel=False, appearance_probability=appearance_probability))
+    def to(self, device: torch.device) -> WorldInputs:
+        """The same on `device`."""
+        return self if self.pairs.place.device.type == device.type else WorldInputs(self.world, device)

@@ -2,7 +2,7 @@
 
     28x28 -> conv 64 @ 4x4 -> max-pool 2 -> ReLU -> conv 16 @ 4x4 -> max-pool 2 -> ReLU -> 256 (+ help bit) -> 50 -> 15 -> A
 
-`beliefs/image_layers.py` computes it; this file says what it is made of.
+`networks/image_layers.py` computes it; this file says what it is made of.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cautious.beliefs.networks.image_layers import (
     KERNEL,
     NUM_FEATURES,
     SIDE,
-    Activations,
+    ImageActivations,
     backward,
     forward,
     forward_shared,
@@ -126,11 +126,11 @@ class ImageNetwork:
         calls = zip(*(array.split(self.rows_per_call) for array in states), strict=True)
         return torch.cat([forward_shared(part, *arrays) for arrays in calls], dim=1)
 
-    def forward(self, parameters: Tensor, images: Tensor, help_available: Tensor | None) -> Activations:
+    def forward(self, parameters: Tensor, images: Tensor, help_available: Tensor | None) -> ImageActivations:
         """Each model's rewards on its own images, and what `backward` needs: [M, P], [M, B, 28, 28] (and bits [M, B])."""
         return forward(self.split(parameters), images, help_available)
 
-    def backward(self, parameters: Tensor, seen: Activations, slope: Tensor) -> Tensor:
+    def backward(self, parameters: Tensor, seen: ImageActivations, slope: Tensor) -> Tensor:
         """Gradient of Σ slope · predictions: slope [M, B, A] -> [M, P]."""
         gradient = backward(self.split(parameters), seen, slope)
         return torch.cat([gradient[name] for name in self.shapes], dim=1)

@@ -1,7 +1,7 @@
 """The layers of the image network, forward and backward, M models at once; `part` is what `ImageNetwork.split` gives.
 
 The first convolution is one matrix product over image patches (a single input channel makes library convolutions slow), the
-second a grouped convolution with one group a model, channels last. Pooling drops the last row and column of both
+second a grouped convolution with one group per model, channels last. Pooling drops the last row and column of both
 convolutions' outputs, so only the first 25x25 pixels ever matter: 22x22 and 8x8 outputs are computed, no more.
 """
 
@@ -31,7 +31,7 @@ Part = Mapping[str, Tensor]
 """Weights by name, each with M in front."""
 
 
-class Activations(NamedTuple):
+class ImageActivations(NamedTuple):
     """What the backward pass needs of the forward pass."""
 
     patches: Tensor
@@ -54,7 +54,7 @@ class Activations(NamedTuple):
     """[M, B, A]."""
 
 
-def forward(part: Part, images: Tensor, help_available: Tensor | None) -> Activations:
+def forward(part: Part, images: Tensor, help_available: Tensor | None) -> ImageActivations:
     """Each model's rewards on its own images: bytes [M, B, 28, 28] (and bits [M, B]) -> predictions [M, B, A]."""
     asked = images.shape[1]
     images = aligned(images, 1)
@@ -70,7 +70,7 @@ def forward(part: Part, images: Tensor, help_available: Tensor | None) -> Activa
     bits = None if help_available is None else aligned(help_available, 1)
     features, hidden, predictions = _dense(part, best.relu_(), bits)
     seen = (patches, first, first_choice, pooled, second, second_choice, features, hidden)
-    return Activations(*seen, predictions[:, :asked])
+    return ImageActivations(*seen, predictions[:, :asked])
 
 
 @torch.no_grad()
@@ -124,7 +124,7 @@ def _aligned_dense(part: Part) -> dict[str, Tensor]:
     return weights | {f"{layer}.bias": aligned(part[f"{layer}.bias"], 1) for layer in layers}
 
 
-def backward(part: Part, seen: Activations, slope: Tensor) -> dict[str, Tensor]:
+def backward(part: Part, seen: ImageActivations, slope: Tensor) -> dict[str, Tensor]:
     """Gradient of Σ slope · predictions by the chain rule, layer by layer: slope [M, B, A] -> each weight's, flat [M, ...].
 
     Written out so that every sum has a fixed order and no model touches another's.
@@ -192,7 +192,7 @@ def _column_sums(rows: Tensor) -> Tensor:
 
 
 def _side_by_side(images: Tensor, num_models: int) -> Tensor:
-    """[M*B, C, H, W] -> [B, M*C, H, W], both channels last: one group of channels a model."""
+    """[M*B, C, H, W] -> [B, M*C, H, W], both channels last: one group of channels per model."""
     last = images.permute(0, 2, 3, 1).unflatten(0, (num_models, -1)).permute(1, 2, 3, 0, 4)  # [B, H, W, M, C]
     return last.flatten(3).permute(0, 3, 1, 2)
 

@@ -7,7 +7,7 @@ import hashlib
 import math
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
@@ -16,18 +16,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cautious.beliefs.training.loss import checked_loss_weights, squared_error
-from cautious.beliefs.training.state import Batch, fingerprint_of
 from cautious.errors import InvalidInputError
+from cautious.io.arrays import fingerprint_of
 from cautious.validation import as_float_tensor, check_size
 
-Factory = Callable[[], nn.Module]
+ModuleFactory = Callable[[], nn.Module]
+Loss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""From predictions and targets, [..., B, A] each, to the loss [...] and its slope by the predictions [..., B, A]."""
 
-WIDTH = 16
+MODELS_PER_CALL = 16
 """Models that are computed together; on the CPU always as many (`beliefs.fixed_shapes`)."""
 
 _BUILDING = threading.Lock()
-"""PyTorch's layers draw their first weights from one generator for all; only one model is built at a time."""
+"""PyTorch's layers draw their initial weights from one generator for the whole process: one model is built at a time."""
 
 
 class ModuleNetwork:
@@ -38,13 +39,14 @@ class ModuleNetwork:
     """
 
     name = "module"
-    block: Mapping[str, tuple[int, int]] = MappingProxyType({"cpu": (WIDTH, 64), "cuda": (WIDTH, 1024)})
+    block: Mapping[str, tuple[int, int]] = MappingProxyType(
+        {"cpu": (MODELS_PER_CALL, 64), "cuda": (MODELS_PER_CALL, 1024)}
+    )
     rows_per_call = 64
     blocks_per_task = 16
-    constants: tuple[Tensor, ...] = ()
-    """Numbers beside weights and data that training depends on."""
+    reward_scale, action_units = 1.0, None  # predictions are in the rewards' own units (`VectorNetwork` has others)
 
-    def __init__(self, factory: Factory, example: Tensor) -> None:
+    def __init__(self, factory: ModuleFactory, example: Tensor) -> None:
         """Build one module to learn its shape, and try it on an example [B, ...]."""
         self._factory = factory
         self._module = _built(factory, 0)
@@ -61,10 +63,10 @@ class ModuleNetwork:
                 "network: the module has no parameters to train (none at all, or all with requires_grad=False)."
             )
         self._fixed = tuple(part.detach() for part in self._module.parameters() if not part.requires_grad)
-        self.constants = (*self.constants, *self._fixed)
-        self._sizes = [math.prod(shape) for shape in self._shapes.values()]
-        self.num_parameters = sum(self._sizes)
-        self.state_shape: tuple[int, ...] = tuple(example.shape[1:])
+        self.constants = self._fixed
+        """Numbers beside weights and data that training depends on."""
+        self.num_parameters = sum(math.prod(shape) for shape in self._shapes.values())
+        self.state_shape = tuple(example.shape[1:])
         self.num_actions = self._try_out(example[:2].float())
 
     def _try_out(self, example: Tensor) -> int:
@@ -95,12 +97,12 @@ class ModuleNetwork:
         return lambda own, inputs: torch.func.functional_call(module, own, (inputs,))
 
     def module(self) -> nn.Module:
-        """One more module of this architecture, with first weights of its own."""
+        """One more module of this architecture, with initial weights of its own."""
         return self._factory()
 
     @property
     def title(self) -> str:
-        """What tells this architecture from another in a folder of unfinished work: a hash of how the module prints itself."""
+        """Identifies this architecture in a folder of unfinished work: by a hash of how the module prints itself."""
         printed = re.sub(r" at 0x[0-9a-f]+", "", repr(self._module))
         digest = hashlib.sha256(f"{printed} {self._shapes}".encode()).hexdigest()
         return f"{self.name} {type(self._module).__name__} {digest[:16]}"
@@ -112,55 +114,50 @@ class ModuleNetwork:
         return {"state_shape": list(self.state_shape), "parameters": shapes, **fixed}
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
-        """First weights as the module draws them itself, [P]."""
-        return _as_vector(_built(self._factory, int(rng.integers(2**62)))).double().numpy()
+        """Initial weights as the module draws them itself, [P]."""
+        return initial_weights(self._factory, rng)
 
     def as_states(self, states: Any) -> tuple[Tensor, ...]:
         """States as numbers [S, ...] of the shape that the network was made for."""
         return (as_inputs(states, self.state_shape).float(),)
 
-    def split(self, parameters: Tensor) -> dict[str, Tensor]:
-        """[M, P] -> the module's parameters by name, each with M in front, each at an address of its own."""
-        parts = parameters.split(self._sizes, dim=1)
-        return {
-            name: part.contiguous().unflatten(1, shape) if shape else part.contiguous().squeeze(1)
-            for part, (name, shape) in zip(parts, self._shapes.items(), strict=True)
-        }
+    def _by_name(self, parameters: Tensor) -> dict[str, Tensor]:
+        """[M, P] -> the module's parameters by name, each with M in front."""
+        return dict(zip(self._shapes, split_parameters(parameters, self._shapes.values()), strict=True))
 
     def predict(self, parameters: Tensor, *states: Tensor) -> Tensor:
         """Every model's rewards on the same inputs: [M, P], [S, ...] -> [M, S, A]."""
         (inputs,) = states
         call = self._caller(inputs.device)
         run = torch.func.vmap(lambda own: call(own, inputs))
-        return run(self.split(parameters))
+        return run(self._by_name(parameters))
 
-    def loss_and_gradient(
-        self, parameters: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """`squared_error` of each model on its own batch, and its gradient: [M, P], [M, B, ...], [M, B, A] -> [M], [M, P]."""
-        losses, gradients = [], []
-        if len(parameters) <= WIDTH:  # always, on the CPU
-            return self._block_step(parameters, inputs, targets, weights)
-        for first in range(0, len(parameters), WIDTH):
-            block = slice(first, first + WIDTH)
-            loss, gradient = self._block_step(parameters[block], inputs[block], targets[block], weights)
-            losses.append(loss)
-            gradients.append(gradient)
-        return torch.cat(losses), torch.cat(gradients)
-
-    def _block_step(
-        self, parameters: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The same for at most `WIDTH` models."""
+    def gradient(self, parameters: Tensor, inputs: Tensor, targets: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
+        """Loss of each model on its own batch, and its gradient: [M, P], [M, B, ...], [M, B, A] -> [M], [M, P]."""
         call = self._caller(inputs.device)
 
-        def one(own: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-            predictions, pull = torch.func.vjp(lambda weights: call(weights, inputs), own)  # type: ignore[misc]
-            loss, slope = squared_error(predictions, targets, weights, len(inputs))
-            return loss.detach(), pull(slope)[0]
+        def one(weights: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+            predictions, pull_back = torch.func.vjp(lambda own: call(own, inputs), weights)  # type: ignore[misc]
+            value, slope = loss(predictions, targets)
+            return value.detach(), pull_back(slope)[0]
 
-        losses, slopes = torch.func.vmap(one)(self.split(parameters), inputs, targets)
+        losses, slopes = torch.func.vmap(one)(self._by_name(parameters), inputs, targets)
         return losses, torch.cat([slopes[name].reshape(len(parameters), -1) for name in self._shapes], dim=1).detach()
+
+
+def split_parameters(parameters: Tensor, shapes: Iterable[tuple[int, ...]]) -> list[Tensor]:
+    """[M, P] -> parts of these shapes, each with M in front, each in memory of its own."""
+    known = list(shapes)
+    parts = parameters.split([math.prod(shape) for shape in known], dim=1)
+    return [
+        part.contiguous().unflatten(1, shape) if shape else part.contiguous().squeeze(1)
+        for part, shape in zip(parts, known, strict=True)
+    ]
+
+
+def initial_weights(factory: ModuleFactory, rng: np.random.Generator) -> np.ndarray:
+    """Initial weights as the module draws them itself, [P]."""
+    return _as_vector(_built(factory, int(rng.integers(2**62)))).double().numpy()
 
 
 def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
@@ -173,8 +170,8 @@ def _as_vector(module: nn.Module) -> Tensor:
     return torch.nn.utils.parameters_to_vector(_trained(module).values()).detach()
 
 
-def _built(factory: Factory, seed: int) -> nn.Module:
-    """A module with first weights that depend on `seed` alone; PyTorch's own generator is left as it was."""
+def _built(factory: ModuleFactory, seed: int) -> nn.Module:
+    """A module with initial weights that depend on `seed` alone; PyTorch's own generator is left as it was."""
     with _BUILDING, torch.random.fork_rng(devices=[]), _in_float32():
         torch.default_generator.manual_seed(seed)
         try:
@@ -193,7 +190,7 @@ def _built(factory: Factory, seed: int) -> nn.Module:
 
 @contextmanager
 def _in_float32() -> Iterator[None]:
-    """First weights are drawn in PyTorch's default type, which decides what is drawn: always float32 here."""
+    """Initial weights are drawn in PyTorch's default type, which determines the draws: always float32 here."""
     usual = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:
@@ -209,7 +206,7 @@ def as_inputs(states: Any, shape: tuple[int, ...] | None = None) -> Tensor:
         raise InvalidInputError(f"inputs: there are none (shape {list(inputs.shape)}); give one row at least.")
     if inputs.dim() < 2:
         one = "; for one state pass states[None], a batch of one" if inputs.dim() == 1 else ""
-        raise InvalidInputError(f"inputs: expected one row a state, [S, ...], got shape {list(inputs.shape)}{one}.")
+        raise InvalidInputError(f"inputs: expected one row per state, [S, ...], got shape {list(inputs.shape)}{one}.")
     if 0 in inputs.shape:
         raise InvalidInputError(
             f"inputs: states of shape {list(inputs.shape[1:])} hold no number; each needs one at least."
@@ -218,47 +215,3 @@ def as_inputs(states: Any, shape: tuple[int, ...] | None = None) -> Tensor:
     if shape is not None and tuple(inputs.shape[1:]) != shape:
         raise InvalidInputError(f"inputs: expected shape [S, {', '.join(map(str, shape))}], got {list(inputs.shape)}.")
     return inputs
-
-
-class ModuleTrainingProblem:
-    """A module network with inputs and rewards as its training data (`beliefs.training.state.TrainingProblem`)."""
-
-    uses_help_bit = False
-    shard_size: Mapping[str, int] = MappingProxyType({"cpu": WIDTH, "cuda": 256})
-    models_per_call = WIDTH
-
-    def __init__(
-        self,
-        network: ModuleNetwork,
-        inputs: Tensor,
-        rewards: Tensor,
-        loss_weights: Tensor | None = None,
-        device: torch.device | None = None,
-    ) -> None:
-        """Take inputs [S, ...], rewards [S, A] (NaN where nothing is known) and a weight for each action [A]."""
-        self.network = network
-        self.name = network.title
-        if rewards.shape[1] != network.num_actions:
-            raise InvalidInputError(
-                f"network: the module gives {network.num_actions} numbers a state, and there are rewards of {rewards.shape[1]} "
-                "actions; its last layer must have one output for each action."
-            )
-        weights = checked_loss_weights(loss_weights, network.num_actions)
-        self._inputs, self._rewards, self._weights = (part.float().to(device) for part in (inputs, rewards, weights))
-        self.num_samples, self.num_parameters = len(inputs), network.num_parameters
-        self.fingerprint = fingerprint_of(self._inputs, self._rewards, self._weights, *network.constants)
-
-    def to(self, device: torch.device) -> ModuleTrainingProblem:
-        """The same on `device`."""
-        if self._inputs.device.type == device.type:
-            return self
-        return ModuleTrainingProblem(self.network, self._inputs, self._rewards, self._weights, device)
-
-    def init(self, rng: np.random.Generator) -> np.ndarray:
-        """First weights of one model, [P]."""
-        return self.network.init(rng)
-
-    def loss_and_gradient(self, parameters: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """`squared_error` of each model on its own batch, and its gradient: [M, P], [M, B] -> [M], [M, P]."""
-        inputs, targets = self._inputs[batch.samples], self._rewards[batch.samples]
-        return self.network.loss_and_gradient(parameters, inputs, targets, self._weights)

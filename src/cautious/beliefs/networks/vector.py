@@ -1,26 +1,134 @@
-"""The default network for vectors, M of them stacked."""
+"""The default network for vectors, M of them stacked, and the units that it learns in.
+
+Features and rewards come as they were measured; the network sees them about as large as 1. Rewards have one unit for all
+actions, or, with a prior, each action has its own mean and deviation. Models then learn every action as well as any other, and
+one that always paid the same is predicted to pay that anywhere.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from cautious.beliefs.fixed_shapes import aligned
-from cautious.beliefs.networks.module import ModuleNetwork, as_inputs
-from cautious.beliefs.standardizer import Standardizer
-from cautious.beliefs.training.loss import squared_error
+from cautious.beliefs.networks.module import MODELS_PER_CALL, Loss, as_inputs, initial_weights, split_parameters
+
+ROUNDING = torch.finfo(torch.float32).eps
+"""What varies by less than this share of its mean is constant, if it comes in float32: the rest is rounding."""
+ENOUGH = 20
+"""From so many tries on, an action's own rewards say how much it varies."""
+ROUNDING_FLOAT64 = 2.0**-45
+"""The same of features in float64, with room for the steps that they were computed in."""
 
 
-class VectorNetwork(ModuleNetwork):
-    """The default for vectors: two hidden layers with ReLU, between numbers in units of their own (`Standardizer`).
+@dataclass(frozen=True)
+class Standardizer:
+    """What a state's numbers are shifted and divided by, and what rewards are (shifted and) divided by."""
 
-    States come in and rewards go out in the caller's units; losses are in those of the rewards, squared.
+    shift: tuple[float, ...]
+    """Of each feature."""
+    scale: tuple[float, ...]
+    """Of each feature, above zero."""
+    reward: float = 1.0
+    """Of all actions alike, above zero."""
+    actions: tuple[tuple[float, float], ...] | None = None
+    """Mean and deviation of each action's rewards, where each has a unit of its own: `reward` then plays no part."""
+
+    @classmethod
+    def plain(cls, num_features: int) -> Standardizer:
+        """Numbers as they are."""
+        return cls((0.0,) * num_features, (1.0,) * num_features)
+
+    @classmethod
+    def of(cls, states: Tensor, rewards: Tensor, *, each_action: bool = False) -> Standardizer:
+        """From training data: each feature's mean and deviation, [S, F]; the deviation of the rewards known, [S, A].
+
+        With `each_action`, the mean and deviation of each action's rewards too.
+
+        What is constant has scale 1, or one that leaves nothing of its rounding.
+        """
+        rounding = ROUNDING if states.dtype == torch.float32 else ROUNDING_FLOAT64
+        rows = states.double()
+        mean, deviation = rows.mean(dim=0), rows.std(dim=0, correction=0)
+        scale = torch.where(deviation > rounding * mean.abs(), deviation, (deviation / ROUNDING).clamp(min=1.0))
+        actions = None
+        if each_action:
+            means, own = rewards.double().nanmean(dim=0), deviations(rewards)
+            smallest = shared_deviation(rewards) / (~rewards.isnan()).sum(dim=0)
+            scales = torch.where(own > ROUNDING * means.abs(), own, smallest)  # of a constant, any unit will do
+            actions = tuple(zip(means.tolist(), scales.tolist(), strict=True))
+        return cls(tuple(mean.tolist()), tuple(scale.tolist()), shared_deviation(rewards), actions)
+
+    @classmethod
+    def read(cls, found: Any, num_features: int) -> Standardizer | None:
+        """What `describe` wrote; None where it is something else."""
+        entries = found if isinstance(found, dict) else {}
+        shift, scale, reward, actions = (entries.get(name) for name in cls.__annotations__)
+        lists = all(isinstance(part, list) and len(part) == num_features for part in (shift, scale))
+        if not lists or not _numbers(*shift) or not _numbers(*scale, reward) or min(*scale, reward) <= 0:  # type: ignore[misc]
+            return None
+        if actions is not None and not _is_pairs(actions):
+            return None
+        own = None if actions is None else tuple((mean, deviation) for mean, deviation in actions)
+        return cls(tuple(shift), tuple(scale), reward, own)  # type: ignore[arg-type]
+
+    def describe(self) -> dict[str, Any]:
+        """As a file has it."""
+        own = {} if self.actions is None else {"actions": [list(pair) for pair in self.actions]}
+        return {"shift": list(self.shift), "scale": list(self.scale), "reward": self.reward, **own}
+
+
+def deviations(rewards: Tensor) -> Tensor:
+    """The deviation of each action's own rewards, [S, A] -> [A], float64; NaN is no reward.
+
+    Three equal rewards are no certainty: for an action with few tries, n < `ENOUGH`, at least 1/n of the deviation of all
+    rewards, by which one more try could have moved its mean.
+    """
+    known = ~rewards.isnan()
+    count = known.sum(dim=0)
+    centred = torch.where(known, rewards.double() - rewards.double().nanmean(dim=0), 0.0)
+    own = (centred.square().sum(dim=0) / count).sqrt()
+    return torch.maximum(own, torch.where(count < ENOUGH, shared_deviation(rewards) / count, 0.0))
+
+
+def shared_deviation(rewards: Tensor) -> float:
+    """The deviation of all rewards known, 1 where all are the same but for rounding."""
+    paid = rewards[~rewards.isnan()].double()
+    spread = float(paid.std(correction=0))
+    return spread if spread > ROUNDING * abs(float(paid.mean())) else 1.0
+
+
+def _is_pairs(actions: Any) -> bool:
+    """Whether it is a list of means and deviations, all deviations above zero."""
+    return isinstance(actions, list) and all(
+        isinstance(pair, list) and len(pair) == 2 and _numbers(*pair) and pair[1] > 0 for pair in actions
+    )
+
+
+def _numbers(*values: Any) -> bool:
+    return all(type(value) is float and math.isfinite(value) for value in values)
+
+
+class VectorNetwork:
+    """Two hidden layers with ReLU, between numbers in units of their own (`Standardizer`).
+
+    States come in and rewards go out in the caller's units.
     """
 
     name = "vector"
+    block: Mapping[str, tuple[int, int]] = MappingProxyType(
+        {"cpu": (MODELS_PER_CALL, 64), "cuda": (MODELS_PER_CALL, 1024)}
+    )
+    rows_per_call = 64
+    blocks_per_task = 16
 
     def __init__(
         self,
@@ -30,96 +138,90 @@ class VectorNetwork(ModuleNetwork):
         units: Standardizer | None = None,
     ) -> None:
         """Layers from all numbers of a state over `hidden` to `num_actions`; without `units`, numbers as they are."""
-        num_inputs = math.prod(state_shape)
-        own = Standardizer.plain(num_inputs) if units is None else units
-        self._shift, self._scale = (torch.tensor(part, dtype=torch.float64) for part in (own.shift, own.scale))
-        self._reward = own.reward
-        self._actions = None if own.actions is None else torch.tensor(own.actions, dtype=torch.float32).T  # [2, A]
-        rewards_in = own.reward if own.actions is None else own.actions
+        self.state_shape, self.num_actions = state_shape, num_actions
+        self._hidden = hidden
+        self._layers = list(pairwise((math.prod(state_shape), *hidden, num_actions)))  # numbers in and out of each
+        self._shapes = [shape for size, following in self._layers for shape in ((following, size), (following,))]
+        self.num_parameters = sum(math.prod(shape) for shape in self._shapes)
+        self.units = Standardizer.plain(math.prod(state_shape)) if units is None else units
+        self._shift, self._scale = (
+            torch.tensor(part, dtype=torch.float64) for part in (self.units.shift, self.units.scale)
+        )
+        self.reward_scale = self.units.reward
+        """What all rewards are divided by, where they have one unit."""
+        own = self.units.actions
+        self.action_units = None if own is None else torch.tensor(own, dtype=torch.float32).T
+        """Mean and deviation of each action's rewards, [2, A], where each has its own."""
+        rewards_in = self.reward_scale if own is None else own
         self.constants = (self._shift, self._scale, torch.tensor(rewards_in, dtype=torch.float64))
-        self._described = {
-            "state_shape": list(state_shape),
-            "num_actions": num_actions,
-            "hidden": list(hidden),
-            "units": own.describe(),
-        }
+        """Numbers beside weights and data that training depends on."""
 
-        def make() -> nn.Module:
-            layers: list[nn.Module] = []
-            for size, following in zip((num_inputs, *hidden), (*hidden, num_actions), strict=True):
-                layers += [nn.Linear(size, following), nn.ReLU()]
-            return nn.Sequential(*layers[:-1])
-
-        super().__init__(make, torch.zeros(2, num_inputs, dtype=torch.float32))
-        self.state_shape = state_shape
+    def module(self) -> nn.Module:
+        """The layers as a PyTorch module, with initial weights of its own."""
+        layers: list[nn.Module] = []
+        for size, following in self._layers:
+            layers += [nn.Linear(size, following), nn.ReLU()]
+        return nn.Sequential(*layers[:-1])
 
     @property
     def title(self) -> str:
-        """Sizes follow from the data, and the rest is always the same, but for the rewards' units."""
-        return self.name if self._actions is None else f"{self.name}, each action in units of its own"
+        """Identifies the architecture in a folder of unfinished work; its sizes follow from the data."""
+        return self.name if self.action_units is None else f"{self.name}, each action in units of its own"
 
     def describe(self) -> dict[str, Any]:
         """Shape of a state, sizes of the layers, and units."""
-        return dict(self._described)
+        return {
+            "state_shape": list(self.state_shape),
+            "num_actions": self.num_actions,
+            "hidden": list(self._hidden),
+            "units": self.units.describe(),
+        }
+
+    def init(self, rng: np.random.Generator) -> np.ndarray:
+        """Initial weights as PyTorch draws them, [P]."""
+        return initial_weights(self.module, rng)
 
     def as_states(self, states: Any) -> tuple[Tensor, ...]:
         """States of the shape that the network was made for, each as one row, in the network's units.
 
-        Shifted in float64: a feature such as a time varies by less than float32 tells apart.
+        Shifted in float64: a feature such as a time varies by less than float32 resolves.
         """
         rows = as_inputs(states, self.state_shape).flatten(1).double()
         return (((rows - self._shift.to(rows.device)) / self._scale.to(rows.device)).float(),)
 
     def predict(self, parameters: Tensor, *states: Tensor) -> Tensor:
-        """Every model's rewards, in the caller's units: [M, P], rows of `as_states` -> [M, S, A]."""
-        predictions = self._forward(parameters, states[0])
-        if self._actions is None:
-            return predictions * self._reward
-        mean, deviation = self._actions.to(predictions.device)
-        return predictions * deviation + mean
-
-    def _forward(self, parameters: Tensor, rows: Tensor) -> Tensor:
-        """Predictions in the network's units: [M, P], [S, F] -> [M, S, A].
+        """Every model's rewards, in the caller's units: [M, P], rows of `as_states` -> [M, S, A].
 
         Layers are as wide as whole cache lines, with units of weight 0 beside their own: narrower ones may round a row by its
         position among the others.
         """
-        part = list(self.split(parameters).values())
-        seen = aligned(rows, 1).expand(len(parameters), -1, -1)
+        part = split_parameters(parameters, self._shapes)
+        seen = aligned(states[0], 1).expand(len(parameters), -1, -1)
         for number, (kernel, bias) in enumerate(zip(part[::2], part[1::2], strict=True)):
             seen = torch.baddbmm(aligned(bias, 1).unsqueeze(1), seen, aligned(kernel, 1, 2).transpose(1, 2))
             seen = seen.relu_() if 2 * number + 2 < len(part) else seen
-        return seen[..., : part[-1].shape[1]]
+        predictions = seen[..., : self.num_actions]
+        if self.action_units is None:
+            return predictions * self.reward_scale
+        mean, deviation = self.action_units.to(predictions.device)
+        return predictions * deviation + mean
 
-    def _block_step(
-        self, parameters: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """By the chain rule, written out: several times as fast as `torch.func` at this size.
+    def gradient(self, parameters: Tensor, inputs: Tensor, targets: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
+        """Loss of each model on its own batch, and its gradient: [M, P], [M, B, F], [M, B, A] -> [M], [M, P].
 
-        The gradient is that of the loss in the network's units, so that a learning rate means the same in any.
+        The chain rule, written out: several times as fast as `torch.func` at this size. `loss` is given predictions in the
+        network's units.
         """
-        part = list(self.split(parameters).values())
-        kernels, biases = part[::2], part[1::2]  # [W, out, in], [W, out]
+        part = split_parameters(parameters, self._shapes)
+        kernels, biases = part[::2], part[1::2]  # [M, out, in], [M, out]
         seen = [inputs]
         for number, (kernel, bias) in enumerate(zip(kernels, biases, strict=True)):
             following = torch.baddbmm(bias.unsqueeze(1), seen[-1], kernel.transpose(1, 2))
             seen.append(following.relu_() if number < len(kernels) - 1 else following)
-        losses, slope = self._loss_and_slope(seen.pop(), targets, weights)
+        losses, slope = loss(seen.pop(), targets)
         gradients: list[Tensor] = []
         for kernel in reversed(kernels):
             before = seen.pop()
             gradients[:0] = [torch.bmm(slope.transpose(1, 2), before).flatten(1), slope.sum(dim=1)]
             slope = torch.ops.aten.threshold_backward(torch.bmm(slope, kernel), before, 0)  # zero where the ReLU is
         return losses, torch.cat(gradients, dim=1)
-
-    def _loss_and_slope(self, predictions: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Losses in the rewards' units, squared [W], and the slope in the network's units, [W, B, A]."""
-        size = targets.shape[1]
-        if self._actions is None:
-            losses, slope = squared_error(predictions, targets / self._reward, weights, size)
-            return losses * self._reward**2, slope
-        mean, deviation = self._actions.to(targets.device)
-        centred = targets - mean
-        losses, _ = squared_error(predictions * deviation, centred, weights, size)
-        _, slope = squared_error(predictions, centred / deviation, weights, size)
-        return losses, slope

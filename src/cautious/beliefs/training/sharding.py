@@ -1,4 +1,4 @@
-"""How the models of an ensemble are shared out, who trains them if not this process, and how far they are."""
+"""How the models of an ensemble are divided into shards, and what an executor that trains them elsewhere must offer."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from cautious.progress import Progress
 class TrainingJob(NamedTuple):
     """What is trained, how, and on what kind of device."""
 
-    network: TrainingProblem
+    problem: TrainingProblem
     settings: TrainingSettings
     device: torch.device
 
 
 class ShardExecutor(Protocol):
-    """Workers elsewhere: other processes, other machines."""
+    """Workers elsewhere: other processes, other machines. All executors give bitwise identical results."""
 
     def num_workers(self, device: torch.device) -> int:
         """How many shards are trained at the same time."""
@@ -33,19 +33,19 @@ class ShardExecutor(Protocol):
         report: Progress,
         finished: Callable[[int, TrainState], None],
     ) -> None:
-        """Train all shards, whichever first.
+        """Train all shards, in any order.
 
         Args:
             job: What they have in common.
-            shards: Models to begin with, or a shard to go on with.
-            report: Told now and then (number of a shard, epochs done).
-            finished: Given (number of a shard, the shard on the CPU) as soon as it is done.
+            shards: For each, models to start with, or a shard to resume.
+            report: Called now and then with (number of a shard, epochs done).
+            finished: Called with (number of a shard, the shard on the CPU) as soon as it is done.
         """
         ...
 
 
 def balanced_shard_size(num_models: int, most: int, num_workers: int, multiple: int = 1) -> int:
-    """Models a shard, at most `most`, such that all workers are busy to the end: as few rounds, each as even, as can be.
+    """Models per shard, at most `most`, such that all workers are busy to the end: as few rounds as possible, all even.
 
     >>> balanced_shard_size(24, 16, 2), balanced_shard_size(64, 16, 3), balanced_shard_size(2000, 16, 2)
     (12, 11, 16)
@@ -62,7 +62,7 @@ def balanced_shard_size(num_models: int, most: int, num_workers: int, multiple: 
 
 
 def partition_models(num_models: int, size: int, begun: Sequence[range] = ()) -> list[range]:
-    """All models in order: those that were begun together stay together, the others are cut into shards of `size`.
+    """All models in order: those that were begun together stay together, the others are divided into shards of `size`.
 
     >>> partition_models(10, 4, [range(2, 5)])
     [range(0, 2), range(2, 5), range(5, 9), range(9, 10)]

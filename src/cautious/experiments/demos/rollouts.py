@@ -8,9 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from cautious.beliefs.ensemble import shipped_folder
-from cautious.beliefs.ensemble_files import DESCRIPTION
-from cautious.beliefs.networks.driving import DrivingEnsemble
+from cautious.beliefs.ensemble import DESCRIPTION, RewardEnsemble, shipped_folder
 from cautious.errors import MissingFileError
 from cautious.experiments.driving.experiment import experiment_at, load_or_train
 from cautious.experiments.store import Store
@@ -44,20 +42,20 @@ class Drive(NamedTuple):
     frames: list[Frame]
 
 
-def trained_belief(folder: Path | None, out: Path, progress: TitledProgress | None) -> DrivingEnsemble:
+def trained_belief(folder: Path | None, out: Path, progress: TitledProgress | None) -> RewardEnsemble:
     """The reward models of a run; without one, those in `out` or in a default folder, or else trained and saved in `out`."""
     if folder is not None:
         if (folder / "belief").is_dir():
-            return DrivingEnsemble.load(folder / "belief")
+            return RewardEnsemble.load(folder / "belief")
         if ((place := shipped_folder(folder)) / DESCRIPTION).exists():
-            return DrivingEnsemble.load(place)
+            return RewardEnsemble.load(place)
         raise MissingFileError(
             f"{folder}: holds no trained belief; pass the folder of a finished driving run, or 'driving' for the one that "
             "comes with the package."
         )
     for known in (out, *KNOWN_RUNS):
         if (known / "belief" / DESCRIPTION).exists():
-            return DrivingEnsemble.load(known / "belief")
+            return RewardEnsemble.load(known / "belief")
     experiment = experiment_at("demo")
     store = Store.create(out, "driving", experiment.as_settings())
     with store.alone():
@@ -65,7 +63,7 @@ def trained_belief(folder: Path | None, out: Path, progress: TitledProgress | No
 
 
 def drive_both(
-    ensemble: DrivingEnsemble,
+    ensemble: RewardEnsemble,
     levels: list[KofN],
     probability: float,
     num_steps: int,

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cautious.beliefs.networks.driving import DrivingEnsemble, familiar_network
+from cautious.beliefs.ensemble import RewardEnsemble
+from cautious.beliefs.training.problems import DrivingTrainingProblem
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.evaluation.driving_safety import safety_statistics
 from cautious.experiments.executors.executor import Executor, LocalExecutor
@@ -152,13 +153,13 @@ def load_or_train(
     device: torch.device | str = "cpu",
     progress: TitledProgress | None = None,
     executor: Executor | None = None,
-) -> DrivingEnsemble:
+) -> RewardEnsemble:
     """The belief for one p: loaded if the run has it, trained if not."""
     certain = probability == 1
     stage = "belief-certain" if certain else "belief"
     if store.has(stage):
         return load_belief(store, stage)
-    problem = familiar_network(probability)
+    problem = DrivingTrainingProblem.familiar(probability)
     settings = replace(experiment.training, num_epochs=experiment.certain_epochs) if certain else experiment.training
     models, numbers = train_belief(
         store,
@@ -169,7 +170,7 @@ def load_or_train(
         device=device,
         progress=titled(progress, "training, p = 1" if certain else "training"),
     )
-    ensemble = DrivingEnsemble(models.parameters, models.losses, asdict(settings))
+    ensemble = RewardEnsemble(problem.network, models.parameters, models.losses, asdict(settings))
     save_belief(store, stage, ensemble, models.losses, {"num_pairs": problem.num_samples, **numbers})
     return ensemble
 
@@ -178,7 +179,7 @@ class StageInputs(NamedTuple):
     """What the stages that share a belief need, wherever they are solved."""
 
     experiment: DrivingExperiment
-    ensemble: DrivingEnsemble
+    ensemble: RewardEnsemble
     store: Store | None
     """Where to save the pieces of a stage; None on a worker that cannot reach the run's folder."""
 
@@ -259,7 +260,7 @@ def _certificates(solved: dict[str, Tensor]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _belief_spread(ensemble: DrivingEnsemble, world: DrivingWorld) -> dict[str, float]:
+def _belief_spread(ensemble: RewardEnsemble, world: DrivingWorld) -> dict[str, float]:
     """Mean standard deviation between the models on familiar pairs of states, and on novel ones."""
     familiar = driving_world(novel=False, appearance_probability=world.appearance_probability)
     known = {(familiar.states[s], familiar.states[t]) for s, t in familiar.pairs.tolist()}

@@ -30,10 +30,10 @@ import ray
 import ray.exceptions
 import torch
 
-from cautious.beliefs.training.image_problem import ImageTrainingProblem
-from cautious.beliefs.training.loop import train, train_shard
+from cautious.beliefs.training.loop import freed_memory_kept, train, train_shard
+from cautious.beliefs.training.problems import ImageTrainingProblem
 from cautious.beliefs.training.sharding import TrainingJob
-from cautious.beliefs.training.state import Batch, TrainingProblem, TrainingSettings, TrainState
+from cautious.beliefs.training.state import MiniBatch, TrainingProblem, TrainingSettings, TrainState
 from cautious.errors import CautiousError, ClusterError, ClusterWarning, InvalidInputError
 from cautious.experiments.executors.executor import Piece, Result, Shared, Training
 from cautious.experiments.store import hardware_name, package_versions
@@ -387,7 +387,8 @@ def run_piece(
 
 def train_piece(job: TrainingJob, shard: range | TrainState, progress: PieceProgress) -> TrainState:
     """Train one shard; its state travels back from the CPU."""
-    return train_shard(job, shard, progress).to(torch.device("cpu"))
+    with freed_memory_kept():
+        return train_shard(job, shard, progress).to(torch.device("cpu"))
 
 
 def _refuse_other_versions(versions: Mapping[str, str]) -> None:
@@ -426,7 +427,7 @@ def rounding_fingerprint(device: str) -> str:
     matrix, rows = (torch.from_numpy(rng.normal(size=(size, 152))) for size in (152, 67))
     single = rows.float()
     results = [
-        *problem.loss_and_gradient(weights, Batch(torch.arange(64)[None])),
+        *problem.loss_and_gradient(weights, MiniBatch(torch.arange(64)[None])),
         rows @ matrix,
         single @ matrix.float(),
         torch.linalg.lu_factor(matrix).LU,

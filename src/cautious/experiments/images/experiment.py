@@ -19,15 +19,14 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.ensemble import RewardEnsemble
-from cautious.beliefs.training.image_problem import ImageTrainingProblem
-from cautious.beliefs.training.memory import give_back_freed_memory
-from cautious.beliefs.training.state import fingerprint_of
+from cautious.beliefs.training.problems import ImageTrainingProblem
 from cautious.errors import InvalidInputError, MissingFileError
 from cautious.evaluation.image_behaviour import behaviour, behaviour_of_networks, frequencies, frequencies_by_label
 from cautious.experiments.executors.executor import Executor, LocalExecutor
 from cautious.experiments.images.settings import EnsembleVariant, ImageExperiment
 from cautious.experiments.runs import load_belief, save_belief, train_belief
 from cautious.experiments.store import StageResult, Store, as_lists, hardware_name
+from cautious.io.arrays import fingerprint_of
 from cautious.ops.risk import KofN
 from cautious.policy.decision import total_variation
 from cautious.progress import Progress, ProgressTracker, TitledProgress, titled
@@ -353,8 +352,6 @@ def _solve_levels(
     policies, values, reshuffles = [], [], []
     calls = _levels_per_call(experiment, rewards)
     for levels in calls:
-        if len(calls) > 1:
-            give_back_freed_memory()
         solution = solve_bandit(
             rewards,
             levels,

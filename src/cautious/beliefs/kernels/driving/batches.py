@@ -1,16 +1,24 @@
-"""Each model's own batches of an epoch, found inside a kernel: the same sets as `beliefs.training.shuffling.shuffles` gives."""
+"""Each model's own batches of an epoch, found inside a kernel: the same sets as `beliefs.training.loop.shuffles` gives.
+
+A step sums over its batch, so that only the set matters, not the order: thresholds between batches are enough, no sorting.
+"""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
+from cautious.beliefs.training.loop import SPLITMIX_FACTORS, SPLITMIX_STEP
+
+STEP = tl.constexpr(SPLITMIX_STEP)
+FACTOR_1, FACTOR_2 = (tl.constexpr(factor) for factor in SPLITMIX_FACTORS)
+
 
 @triton.jit
 def _mix(x):
-    """SplitMix64's finaliser, as in `beliefs.training.shuffling`."""
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB
+    """SplitMix64's finaliser, as in `beliefs.training.loop`."""
+    x = (x ^ (x >> 30)) * FACTOR_1
+    x = (x ^ (x >> 27)) * FACTOR_2
     return x ^ (x >> 31)
 
 
@@ -44,16 +52,16 @@ def write_batches(
         samples: Each pair's number in the training data, [num_pairs], int32.
         heads: Each pair's head, [num_pairs], int32, never falling.
         order: Out, [num_pairs], int32: pairs of the first batch in their own order, then of the second, and so on.
-        counts: Out, [num_batches], int64: pairs of each head in each batch, 16 bits a head.
+        counts: Out, [num_batches], int64: pairs of each head in each batch, 16 bits per head.
         num_pairs: P.
         batch_size: Pairs in every batch but the last.
-        num_batches: How many batches an epoch has.
+        num_batches: Batches in an epoch.
         CAPACITY: P, filled up to a power of two.
     """
     pair = tl.arange(0, CAPACITY) + (epoch >> 30)  # + 0: keeps indices from waiting in registers between epochs
     real = pair < num_pairs
     counter = (epoch.to(tl.int64) * num_pairs + tl.load(samples + pair, mask=real, other=0)).to(tl.uint64)
-    keys = _mix(_mix(seed.to(tl.uint64)) + counter * 0x9E3779B97F4A7C15).to(tl.int64, bitcast=True)
+    keys = _mix(_mix(seed.to(tl.uint64)) + counter * STEP).to(tl.int64, bitcast=True)
     largest = tl.full([], 0x7FFFFFFFFFFFFFFF, tl.int64)
     keys = tl.where(real, keys, largest)
     one = tl.full([CAPACITY], 1, tl.int64) << (16 * tl.load(heads + pair, mask=real, other=0)).to(tl.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from cautious.beliefs.networks import driving_inputs as driving
+from cautious.beliefs.networks import driving
 
 HIDDEN = tl.constexpr(driving.NUM_HIDDEN)
 CHANNELS = tl.constexpr(2 * driving.NUM_CHANNELS)

@@ -16,7 +16,7 @@ from cautious.beliefs.kernels.driving.pair_tables import pair_tables
 from cautious.beliefs.kernels.driving.train_model import SCRATCH, train_model
 from cautious.beliefs.kernels.image.tuning import bound, interpreted
 from cautious.beliefs.kernels.streams import side_by_side, streams_of
-from cautious.beliefs.networks.driving_inputs import NUM_PARAMETERS, PairInputs
+from cautious.beliefs.networks.driving import NUM_PARAMETERS, PairInputs
 from cautious.beliefs.training.state import BETA_1, BETA_2, TrainingSettings, TrainState
 from cautious.errors import InvalidInputError
 from cautious.seeding import derive_seed
@@ -36,7 +36,7 @@ MAX_PAIRS = 1 << 14
 
 
 class FusedDrivingTraining:
-    """Trains shards on one set of pairs, several epochs a call."""
+    """Trains shards on one set of pairs, several epochs per call."""
 
     def __init__(self, inputs: PairInputs, targets: Tensor) -> None:
         """Keep the pairs where `targets` are.

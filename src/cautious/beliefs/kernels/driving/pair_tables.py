@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cautious.beliefs.networks.driving_inputs import NUM_POSITIONS, NUM_SPEEDS, PATCH, PairInputs
+from cautious.beliefs.networks.driving import NUM_POSITIONS, NUM_SPEEDS, PATCH, PairInputs
 
 PADDED_PATCH = 32
 """Inputs of a patch (16 and the bias), filled up to a power of two."""

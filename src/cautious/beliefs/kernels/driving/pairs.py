@@ -5,9 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from cautious.beliefs.networks import driving_inputs as driving
-
-HIDDEN = tl.constexpr(driving.NUM_HIDDEN)
+from cautious.beliefs.kernels.driving.convolutions import HIDDEN
 
 
 @triton.jit

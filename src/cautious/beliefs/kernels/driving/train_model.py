@@ -1,4 +1,4 @@
-"""Many epochs of training of a driving network in one kernel, one program a model."""
+"""Many epochs of training of a driving network in one kernel, one program per model."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from cautious.beliefs.kernels.driving.convolutions import (
     write_features,
 )
 from cautious.beliefs.kernels.driving.pairs import pairs_of_head
-from cautious.beliefs.networks import driving_inputs as driving
+from cautious.beliefs.networks import driving
 
 HEADS = tl.constexpr(driving.NUM_SPEEDS)
 HIDDEN_START = tl.constexpr(driving.SIZES["convolution"])
 OUTPUT_START = tl.constexpr(driving.SIZES["convolution"] + driving.SIZES["hidden"])
 PARAMETERS = tl.constexpr(driving.NUM_PARAMETERS)
 SCRATCH = 2 * driving.NUM_CHANNELS + driving.NUM_HIDDEN
-"""Numbers a row that threads hand each other: four features, their gradient, and that of what the row adds."""
+"""Numbers per row that threads hand each other: four features, their gradient, and that of what the row adds."""
 
 SCRATCH_SIZE = tl.constexpr(SCRATCH)
 
@@ -101,7 +101,7 @@ def train_model(
         counts: Scratch, [M, num_batches], int64.
         scratch: [M, SCRATCH * R], float32.
         corrections: Of each step from `corrected_epoch`: η/(1-β₁ᵗ) and 1/(1-β₂ᵗ), [steps, 2], float32.
-        members: [P, R], bfloat16 (float32 if EXACT), pairs by head (`driving_tables.PairTables`).
+        members: [P, R], bfloat16 (float32 if EXACT), pairs by head (`pair_tables.PairTables`).
         targets: [P], float32.
         patches: [R, 32], float32.
         slots: [R], int32.
@@ -115,7 +115,7 @@ def train_model(
         num_epochs: Epochs to do.
         num_pairs: P.
         batch_size: Pairs in every batch but the last.
-        num_batches: How many batches an epoch has.
+        num_batches: Batches in an epoch.
         R: Rows.
         MOST: Rows of the largest slot.
         TILE: Pairs at a time.

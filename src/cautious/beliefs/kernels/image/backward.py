@@ -10,12 +10,9 @@ import triton
 import triton.language as tl
 
 from cautious.beliefs.kernels.image import layout
+from cautious.beliefs.kernels.image.constants import CONV1_SIZE, MAP_1, PIXELS, SIDE
 from cautious.beliefs.kernels.image.encoding import split_by_offset
 
-SIDE = tl.constexpr(layout.SIDE)
-PIXELS = tl.constexpr(layout.PIXELS)
-MAP_1 = tl.constexpr(layout.MAP_1)
-CONV1_SIZE = tl.constexpr(layout.CONV1_SIZE)
 PADDED_ROW = tl.constexpr(layout.PADDED * 16)
 PADDED_MAP = tl.constexpr(layout.PADDED * layout.PADDED * 16)
 
@@ -38,12 +35,13 @@ def conv2_gradient(
         window_sums: Out, [M, 25, 64, 64], float32: place in the window; offset (2x2) x channel; input channel.
         num_steps: 16 pooled places times B / BLOCK blocks of images.
         B: Padded batch.
-        BLOCK: Images a step.
+        BLOCK: Images per step.
         STAGES: Loads in flight.
     """
     model = tl.program_id(1).to(tl.int64)
     window_row = tl.program_id(0)
     row, channel, image = tl.arange(0, 64), tl.arange(0, 64), tl.arange(0, BLOCK)
+    # Five sums by name, one per column of the window: the compiler keeps no list of tiles in registers.
     sums_0 = tl.zeros([64, 64], tl.float32)
     sums_1 = tl.zeros([64, 64], tl.float32)
     sums_2 = tl.zeros([64, 64], tl.float32)
@@ -83,7 +81,7 @@ def conv1_gradient(
     STAGES: tl.constexpr,
     PTX: tl.constexpr,
 ):
-    """Gradient through conv2 and of conv1's weights: one row of the first map and `BLOCK` images a program.
+    """Gradient through conv2 and of conv1's weights: one row of the first map and `BLOCK` images per program.
 
     The gradient at the first map, the network's largest tensor, is used where it is made and never stored.
 
@@ -95,7 +93,7 @@ def conv1_gradient(
         partials: Out, [M, programs, 1088], float32: sums over this program's images, [64, 16] weights and 64 biases.
         num_columns: 11.
         B: Padded batch.
-        BLOCK: Images a program.
+        BLOCK: Images per program.
         STAGES: Loads in flight.
         PTX: See `encoding.encode`.
     """
@@ -106,6 +104,7 @@ def conv1_gradient(
     weights = weights_2t + model * 16384 + column[:, None] * 64 + channel[None, :]
     weights_0, weights_1 = tl.trans(tl.load(weights)), tl.trans(tl.load(weights + 4096))
     weights_2, weights_3 = tl.trans(tl.load(weights + 8192)), tl.trans(tl.load(weights + 12288))
+    # A product with ones sums over images on the matrix units; 16 equal columns are the fewest that they take.
     ones = tl.full([BLOCK, 16], 1.0, tl.float16)
     to_weights = tl.zeros([64, 16], tl.float32)
     to_bias = tl.zeros([64, 16], tl.float32)
@@ -130,4 +129,4 @@ def conv1_gradient(
         patch += 2 * B
     partials += (model * tl.num_programs(0) + tl.program_id(0)) * CONV1_SIZE
     tl.store(partials + channel[:, None] * 16 + tap[None, :], to_weights)
-    tl.store(partials + 1024 + channel, tl.sum(to_bias, 1) * 0.0625)
+    tl.store(partials + 1024 + channel, tl.sum(to_bias, 1) * 0.0625)  # the mean of the 16 equal columns

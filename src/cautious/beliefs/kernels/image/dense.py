@@ -5,15 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from cautious.beliefs.kernels.image import layout
+from cautious.beliefs.kernels.image.constants import CHANNELS_2, DENSE_START, FEATURES, HIDDEN_1, HIDDEN_2, PADDED
 from cautious.beliefs.kernels.image.encoding import decode
-
-DENSE_START = tl.constexpr(layout.DENSE_START)
-CHANNELS_2 = tl.constexpr(layout.CHANNELS_2)
-FEATURES = tl.constexpr(layout.FEATURES)
-HIDDEN_1 = tl.constexpr(layout.HIDDEN_1)
-HIDDEN_2 = tl.constexpr(layout.HIDDEN_2)
-PADDED = tl.constexpr(layout.PADDED)
 
 
 @triton.jit
@@ -29,7 +22,7 @@ def dense_and_loss(
     partials,
     batch_size,
     batch_stride,
-    coin_stride,
+    help_bit_stride,
     num_samples,
     scale,
     num_chunks,
@@ -41,7 +34,7 @@ def dense_and_loss(
     PARTIAL: tl.constexpr,
     PACKED: tl.constexpr,
 ):
-    """Linear layers, loss, and their gradients: `BLOCK` images of one model a program.
+    """Linear layers, loss, and their gradients: `BLOCK` images of one model per program.
 
     Every program writes its own sums over its images, so that they can be added in a fixed order afterwards.
 
@@ -50,7 +43,7 @@ def dense_and_loss(
         packed: [M, PACKED], float16: first [64, 256], second [16, 64] and third [16, 16] layer, filled up with zeros.
         parameters: [M, P], float32, for biases and the help bit's weights.
         batch: Sample numbers [M, batch_size], int64, rows `batch_stride` apart.
-        help_bits: Help bits [M, batch_size], uint8, rows `coin_stride` apart; not read without a help bit.
+        help_bits: Help bits [M, batch_size], uint8, rows `help_bit_stride` apart; not read without a help bit.
         targets: [tables, num_samples, A], float32; NaN carries no loss.
         loss_weights: [A], float32.
         gradient_2: Out, [M, 14, 14, 16, B], float16: gradient at the second convolution's outputs; its border stays zero.
@@ -58,14 +51,14 @@ def dense_and_loss(
             sum of weighted squared errors.
         batch_size: Images in the batch; those after them carry no loss.
         batch_stride: See `batch`.
-        coin_stride: See `help_bits`.
+        help_bit_stride: See `help_bits`.
         num_samples: Rows of one table of targets.
         scale: Gradients are multiplied by this, to stay in float16's range.
         num_chunks: 4, the chunks of 64 features.
         A: Actions.
         P: Parameters of a model.
         B: Padded batch.
-        BLOCK: Images a program.
+        BLOCK: Images per program.
         HELP: Whether the network has a help bit.
         PARTIAL: Size of one program's sums.
         PACKED: Size of one model's packed weights.
@@ -88,10 +81,10 @@ def dense_and_loss(
     sums_1 = tl.zeros([BLOCK, 64], tl.float32) + tl.load(flat + BIAS_1 + j, mask=in_1, other=0.0)[None, :]
     sample = tl.load(batch + model * batch_stride + image, mask=real, other=0)
     if HELP:
-        coin = tl.load(help_bits + model * coin_stride + image, mask=real, other=0)
-        sample += coin.to(tl.int64) * num_samples
-        coin = coin.to(tl.float32)[:, None]
-        sums_1 += coin * tl.load(flat + CHANNELS_2 + j * INPUTS + FEATURES, mask=in_1, other=0.0)[None, :]
+        help_bit = tl.load(help_bits + model * help_bit_stride + image, mask=real, other=0)
+        sample += help_bit.to(tl.int64) * num_samples
+        help_bit = help_bit.to(tl.float32)[:, None]
+        sums_1 += help_bit * tl.load(flat + CHANNELS_2 + j * INPUTS + FEATURES, mask=in_1, other=0.0)[None, :]
     for chunk in tl.range(num_chunks):
         inputs = decode(tl.load(feature + chunk * (64 * B)))
         sums_1 = tl.dot(inputs, tl.trans(tl.load(weights_1 + chunk * 64)), sums_1)
@@ -117,7 +110,7 @@ def dense_and_loss(
     slope_1 = tl.where(hidden_1 > 0, tl.dot(slope_2, weights_2), 0.0)
     tl.store(partials + BIAS_1 + j, tl.sum(slope_1, 0), mask=in_1)
     if HELP:
-        tl.store(partials + CHANNELS_2 + j * INPUTS + FEATURES, tl.sum(slope_1 * coin, 0), mask=in_1)
+        tl.store(partials + CHANNELS_2 + j * INPUTS + FEATURES, tl.sum(slope_1 * help_bit, 0), mask=in_1)
     gradient_2 += model * (PADDED * PADDED * 16 * B) + image[:, None]
     _to_features(slope_1.to(tl.float16), feature, weights_1, gradient_2, partials, j, num_chunks, INPUTS, B)
 

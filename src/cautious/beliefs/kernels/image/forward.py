@@ -12,13 +12,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from cautious.beliefs.kernels.image import layout
+from cautious.beliefs.kernels.image.constants import DENSE_START, MAP_1, PIXELS, SIDE
 from cautious.beliefs.kernels.image.encoding import encode, tag_offset
-
-SIDE = tl.constexpr(layout.SIDE)
-PIXELS = tl.constexpr(layout.PIXELS)
-MAP_1 = tl.constexpr(layout.MAP_1)
-DENSE_START = tl.constexpr(layout.DENSE_START)
 
 
 @triton.jit
@@ -41,8 +36,8 @@ def gather_pixels(
         batch_size: Images in the batch.
         batch_stride: See `batch`.
         B: Padded batch.
-        BLOCK_IMAGES: Images a program.
-        BLOCK_PIXELS: Pixels a program.
+        BLOCK_IMAGES: Images per program.
+        BLOCK_PIXELS: Pixels per program.
     """
     model = tl.program_id(1).to(tl.int64)
     block = tl.program_id(0)
@@ -70,7 +65,7 @@ def convolve_1(
     STAGES: tl.constexpr,
     PTX: tl.constexpr,
 ):
-    """First convolution, 2x2 max pool and ReLU: one row of the pooled map and `BLOCK` images a program.
+    """First convolution, 2x2 max pool and ReLU: one row of the pooled map and `BLOCK` images per program.
 
     Args:
         pixels: [M, 784, B], float16.
@@ -80,7 +75,7 @@ def convolve_1(
         num_columns: 11; a run-time bound on a GPU, as in `convolve_2`.
         P: Parameters of a model.
         B: Padded batch.
-        BLOCK: Images a program.
+        BLOCK: Images per program.
         STAGES: Loads in flight.
         PTX: See `encode`.
     """
@@ -95,6 +90,7 @@ def convolve_1(
     patch += (tap % 4)[:, None] * B + image[None, :]
     out = map_1 + (model * (MAP_1 * MAP_1) + row * MAP_1) * (64 * B) + channel[:, None] * B + image[None, :]
     for _ in tl.range(num_columns, num_stages=STAGES):
+        # Pool before bias and ReLU, which keep the order: three of four are then never computed.
         best = tag_offset(tl.dot(weights, tl.load(patch)), 0, PTX)
         for offset in tl.static_range(1, 4):
             x = tl.load(patch + ((offset // 2) * SIDE + offset % 2) * B)
@@ -117,7 +113,7 @@ def convolve_2(
     STAGES: tl.constexpr,
     PTX: tl.constexpr,
 ):
-    """Second convolution, 2x2 max pool and ReLU: one pooled place and `BLOCK` images a program.
+    """Second convolution, 2x2 max pool and ReLU: one pooled place and `BLOCK` images per program.
 
     The four convolution outputs that one pooled place looks at share a 5x5 window: 25 products of [64, 64] weights (rows:
     16 channels x 4 offsets, zero where an output does not reach) with [64, BLOCK] activations.
@@ -130,7 +126,7 @@ def convolve_2(
         num_places: 25. A run-time bound on a GPU: with a constant one, an assembler dropped the matrix instructions.
         P: Parameters of a model.
         B: Padded batch.
-        BLOCK: Images a program.
+        BLOCK: Images per program.
         STAGES: Loads in flight.
         PTX: See `encode`.
     """

@@ -9,6 +9,31 @@ activations h [64, 64 images]:
     conv1's weights:  split by pool offset, times that offset's pixels
 
 where window(r, x) is row r, columns x - 3 .. x, 16 channels: 64 contiguous rows of shared memory.
+
+Barriers. Places n and rows r are counted through all blocks of a program. Place n (activations and pixels) lies in stage
+n % STAGES, row r of `gradient_2` in slot r % ROWS of the ring. Every barrier belongs to one buffer:
+
+    full[stage]      completes when the bytes of a place have arrived     the computing groups wait
+    empty[stage]     2 arrivals: conv2's group, and the conv1 group       the copying warp waits before it refills
+                     whose turn the place is
+    row_full[slot]   completes when the bytes of a row have arrived       the computing groups wait
+    row_empty[slot]  3 arrivals: all computing groups                     the copying warp waits before it refills
+    ready            completes when the filters have arrived, once        conv1's groups wait
+
+Why a buffer may be overwritten: a group arrives at `empty` or `row_empty` only after `warpgroup_mma_wait` says that its
+products of that buffer are done. conv2's group leaves the products of one place running, so it frees place n - 1 while it
+works on place n. Row y of a block is last needed at row y + 3 of the map: conv1's groups free it at the end of that row,
+conv2's group at the first place of the next one (of the next block for the last row). The zeros between rows and the ones
+are written before the groups start, hence the fence, and never again.
+
+Why there is no deadlock: data are copied in the order in which they are used, and each wait is for something earlier. The
+copying warp waits, at place n, for place n - STAGES to be freed, which needs place n - STAGES + 1 at most, and at column 3
+of row y for the slot of the row five before. That row was last needed before row y of this block, and the last group to
+free it does so at (y, 0), which has been copied. What nobody waits for at the end need not be freed.
+
+Why no use is missed: a wait tells only odd uses of a barrier from even ones. A buffer is refilled only after every group
+that reads it has arrived, so that no barrier can be two uses ahead of a group that waits for it; and every group sees every
+use of the barriers it waits for: conv1's groups take every second place, and STAGES is even.
 """
 
 from __future__ import annotations
@@ -22,9 +47,9 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from cautious.beliefs.kernels.image import layout
+from cautious.beliefs.kernels.image.constants import IMAGES
 from cautious.beliefs.kernels.image.hopper_warps import (
     COLUMNS,
-    IMAGES,
     ROWS,
     STAGES,
     conv1_weights,

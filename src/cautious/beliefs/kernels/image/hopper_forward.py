@@ -10,6 +10,33 @@ activations h [64, 64 images]:
 
 where window(W, x) is [4 columns x 16 channels, 64]: filter column x - j for output column j, and zeros where there is
 none. Filter columns lie in shared memory in falling order between zeros, so that every window is 64 rows of it.
+
+Barriers. Places n and rows of the map are counted through all blocks of a program. Pixels of a row lie in slot row % 2 of the
+ring, a pooled place in tile n % STAGES. "First" are the two groups of the first map, "left" and "right" those of the second:
+
+    ring_full[slot]   2 arrivals with bytes: left and right copy half each   first wait before a row
+    ring_empty[slot]  2 arrivals: first, each after its part of a row        left and right wait, then copy the row after next
+    full[turn]        1 arrival: the first group that made the place         left and right wait, for the places they use
+    left_done[turn],  1 arrival each: left and right, also for the places    first wait before they overwrite the tile
+    right_done[turn]  that they skip
+    filters_ready     completes when the filters have arrived, once          left and right wait
+
+Why a buffer may be overwritten: place n goes into the tile of place n - STAGES after left and right have arrived for it,
+which they do when `warpgroup_mma_wait` says that its products are done, and after `tma.store_wait`: that place was this
+group's own, as STAGES is even, and its copy to memory must have been read. Pixels of a row are overwritten when both first
+groups have waited for all of their products of the row. `scratch` is one group's own. The zeros between filters are
+written before the groups start, hence the fence, and never again.
+
+Why there is no deadlock: each wait is for a smaller place number. To hand over place n needs place n - STAGES to be done
+with, for which left and right need place n - STAGES + 1 at most (a skipped place is done with as soon as the last place
+before it is). It also needs the pixels of place n + 2, since a place is handed over while the next one of its group is
+begun: of the next row at most. Those were copied when all groups were through with the row before this one.
+
+Why no use is missed: a wait tells only odd uses of a barrier from even ones. Left and right skip four places in a row and wait
+for none of them. With one barrier for each tile they could find a use of a skipped place not yet complete and take the use
+before it for their own. There are TURNS = 2 STAGES barriers instead: the use before is then eight places ago, by the same
+first group as a place that the waiting group has already seen. And no barrier gets ahead: the next use needs the waiting
+group's own arrival.
 """
 
 from __future__ import annotations
@@ -24,10 +51,9 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from cautious.beliefs.kernels.image import layout
+from cautious.beliefs.kernels.image.constants import DENSE_START, IMAGES
 from cautious.beliefs.kernels.image.hopper_forward_warps import (
-    DENSE_START,
     FILTERS,
-    IMAGES,
     PAIRS,
     REACH,
     STAGES,
@@ -67,8 +93,6 @@ def _convolutions(
     filters = gl.allocate_shared_memory(gl.float16, [FILTERS, 16, 64], flat)
     spread: gl.constexpr = gl.SwizzledSharedLayout(4, 1, 8, [1, 0])  # eight rows at a time meet all banks
     scratch = gl.allocate_shared_memory(gl.float32, [2, 64, IMAGES], spread)
-    # Who arrives: at ring_full both groups of conv2, by copying; at ring_empty both of the first map, after a row; at full
-    # the group that made the place; at left_done and right_done one group of conv2 each, for places it skips as well.
     ring_full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     ring_empty = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     full = gl.allocate_shared_memory(gl.int64, [TURNS, 1], mbarrier.MBarrierLayout())

@@ -16,13 +16,9 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from cautious.beliefs.kernels.image import layout
+from cautious.beliefs.kernels.image.constants import IMAGES, MAP_1, PLACES, SIDE
 from cautious.beliefs.kernels.image.encoding import encode, tag_offset
 
-SIDE = gl.constexpr(layout.SIDE)
-MAP = gl.constexpr(layout.MAP_1)
-PLACES = gl.constexpr(layout.MAP_1**2)
-DENSE_START = gl.constexpr(layout.DENSE_START)
-IMAGES = gl.constexpr(64)
 REACH = gl.constexpr(7)
 """Columns of the first map that four columns of conv2's outputs look at, and the step from filter row to filter row."""
 FILTERS = gl.constexpr(3 * REACH.value + 3 + 4 + 3)
@@ -87,10 +83,10 @@ def pooled_map(
     n = gl.to_tensor(TURN)
     corner, image = model * (PLACES * 64), first_block * IMAGES
     for block in range(blocks):
-        for y in range(MAP):
-            row = block * MAP + y
+        for y in range(MAP_1):
+            row = block * MAP_1 + y
             mbarrier.wait(ring_full.index(row & 1), (row >> 1) & 1)
-            for x in range((row + TURN) & 1, MAP, 2):  # MAP is odd: even places in one row, odd ones in the next
+            for x in range((row + TURN) & 1, MAP_1, 2):  # MAP_1 is odd: even places in one row, odd ones in the next
                 first = (row & 1) * (4 * PAIRS) + x
                 value = _product(weights, ring, first)
                 if n > TURN:
@@ -104,7 +100,7 @@ def pooled_map(
                 value = warpgroup_mma_wait(0, deps=(_product(weights, ring, first + 3 * PAIRS),))
                 best = gl.maximum(best, tag_offset(value, 3, True))
                 n += 2
-                corner = (model * PLACES + y * MAP + x) * 64
+                corner = (model * PLACES + y * MAP_1 + x) * 64
                 image = (first_block + block) * IMAGES
             mbarrier.arrive(ring_empty.index(row & 1), count=1)
     _hand_over(best, bias, tiles, maps, full, left_done, right_done, n - 2, corner, image)
@@ -139,7 +135,7 @@ def _scatter_row(sums, filters, tiles, full, done, start, Y: gl.constexpr):
         mbarrier.arrive(done.index((n + TURNS - 1) % TURNS), count=1, pred=x > 0)
     sums_0, sums_1, sums_2, sums_3 = warpgroup_mma_wait(0, deps=(sums_0, sums_1, sums_2, sums_3))
     # Done with the last place, and with the next ones, which look at none of this group's outputs.
-    for after in gl.static_range(MAP - REACH + 1):
+    for after in gl.static_range(MAP_1 - REACH + 1):
         mbarrier.arrive(done.index((start + REACH - 1 + after) % TURNS), count=1)
     return sums_0, sums_1, sums_2, sums_3
 
@@ -179,8 +175,8 @@ def _copy_pixels(pixels, ring, ring_full, model, row, first_block, HALF: gl.cons
     """Start copying half of the pixels that one row of the first map looks at: row offset HALF of its pools."""
     slot = row % 2
     copied = ring_full.index(slot)
-    image = (first_block + row // MAP) * IMAGES
-    pixel_row = model * SIDE + 2 * (row % MAP) + HALF
+    image = (first_block + row // MAP_1) * IMAGES
+    pixel_row = model * SIDE + 2 * (row % MAP_1) + HALF
     mbarrier.expect(copied, HALF_ROW_BYTES)
     for i in range(6):  # two column offsets, three times four pairs of columns
         place = ring.index((slot * 4 + 2 * HALF) * PAIRS + i * 4)
@@ -199,7 +195,7 @@ def scattered_rows(
     also copies half of the pixels, two rows ahead, into the place of those that are no longer needed.
     """
     L: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 64, 16])
-    SKIPPED: gl.constexpr = MAP - REACH
+    SKIPPED: gl.constexpr = MAP_1 - REACH
     if HALF == 0:
         mbarrier.expect(filters_ready, 4 * 64 * 64 * 2)
         for ty in gl.static_range(4):
@@ -215,13 +211,13 @@ def scattered_rows(
     mbarrier.wait(filters_ready, 0)
     for block in range(blocks):
         sums = (zero, zero, zero, zero)
-        for y in gl.static_range(MAP):
-            start = block * PLACES + y * MAP + SKIPPED * HALF
+        for y in gl.static_range(MAP_1):
+            start = block * PLACES + y * MAP_1 + SKIPPED * HALF
             sums = _scatter_row(sums, filters, tiles, full, done, start, y)
             if y >= 3:
                 _pool(sums[3], y - 3, scratch, biases, features + block * IMAGES, padded)
-            row = block * MAP + y
-            if row + 2 < MAP * blocks:
+            row = block * MAP_1 + y
+            if row + 2 < MAP_1 * blocks:
                 mbarrier.wait(ring_empty.index(row % 2), (row // 2) & 1)
                 _copy_pixels(pixels, ring, ring_full, model, row + 2, first_block, HALF)
             sums = (zero, sums[0], sums[1], sums[2])

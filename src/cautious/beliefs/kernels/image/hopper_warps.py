@@ -11,14 +11,9 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from cautious.beliefs.kernels.image import layout
+from cautious.beliefs.kernels.image.constants import CONV1_SIZE, IMAGES, MAP_1, PADDED, PLACES
 from cautious.beliefs.kernels.image.encoding import split_by_offset
 
-MAP = gl.constexpr(layout.MAP_1)
-PLACES = gl.constexpr(layout.MAP_1**2)
-PADDED = gl.constexpr(layout.PADDED)
-CONV1_SIZE = gl.constexpr(layout.CONV1_SIZE)
-IMAGES = gl.constexpr(64)
 ROWS = gl.constexpr(5)
 """Rows of `gradient_2` in shared memory: four in use and one on its way."""
 COLUMNS = gl.constexpr(8 + 3)
@@ -53,11 +48,13 @@ def copy(
         tma.async_copy_global_to_shared(weights, [(model * 16 + tap) * 16, 0], ready, filters.index(tap))
     _copy_row(slopes, ring, row_full, model, 0, first_block)
     for n in range(PLACES * BLOCKS):
-        y = (n % PLACES) // MAP
-        x = n % PLACES % MAP
+        y = (n % PLACES) // MAP_1
+        x = n % PLACES % MAP_1
         image = (first_block + n // PLACES) * IMAGES
         slot = n % STAGES
-        mbarrier.wait(empty.index(slot), ((n // STAGES) & 1) ^ 1)
+        mbarrier.wait(
+            empty.index(slot), ((n // STAGES) & 1) ^ 1
+        )  # the phase before: at the first use it is over already
         filled = full.index(slot)
         mbarrier.expect(filled, STAGE_BYTES)
         source = (model * PLACES + n % PLACES) * 64
@@ -66,6 +63,7 @@ def copy(
             corner = [model, 2 * y + offset // 2, 2 * x + offset % 2, image]
             tma.async_copy_global_to_shared(pixels, corner, filled, patches.index(slot * 4 + offset))
         row = (n // PLACES) * 8 + y + 1
+        # The next row, early enough to arrive in time, late enough that its slot is free (see `hopper`).
         if (x == 3) & (y < 8) & (row < 8 * BLOCKS):
             mbarrier.wait(row_empty.index(row % ROWS), ((row // ROWS) & 1) ^ 1)
             _copy_row(slopes, ring, row_full, model, row, first_block)
@@ -86,8 +84,8 @@ def _conv2_row(
     newest = block * 8 + gl.minimum(y, 7)
     mbarrier.wait(row_full.index(newest % ROWS), (newest // ROWS) & 1)
     sums_0, sums_1, sums_2, sums_3 = sums
-    for x in range(MAP):
-        n = block * PLACES + y * MAP + x
+    for x in range(MAP_1):
+        n = block * PLACES + y * MAP_1 + x
         slot = n % STAGES
         mbarrier.wait(full.index(slot), (n // STAGES) & 1)
         activation = stages.index(slot)
@@ -106,6 +104,7 @@ def _conv2_row(
         # What is still running now belongs to this place: the one before it is done.
         sums_0, sums_1, sums_2, sums_3 = warpgroup_mma_wait(LAST - FIRST + 1, deps=(sums_0, sums_1, sums_2, sums_3))
         mbarrier.arrive(empty.index((n + STAGES - 1) % STAGES), count=1, pred=n > 0)
+        # At the first place of a row the products of the row before are done, and with them a row of `gradient_2`.
         freed = block * 8 - 1 if y == 0 else block * 8 + y - 4
         leaving = (x == 0) & ((y > 3) | ((y == 0) & (block > 0)))
         mbarrier.arrive(row_empty.index((freed + ROWS) % ROWS), count=1, pred=leaving)
@@ -170,7 +169,7 @@ def _conv1_row(
     to_bias, to_weights = sums
     A: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=to_weights.type.layout, k_width=2)
     first_ty = gl.maximum(y - 7, 0)
-    for x in range(first_x, MAP, 2):
+    for x in range(first_x, MAP_1, 2):
         mbarrier.wait(full.index(slot), phase)
         encoded = stages.index(slot).load(L).to(gl.int16, bitcast=True)
         # At the edges of the map, half of the filter's columns or more look at zeros.
@@ -212,9 +211,9 @@ def conv1_weights(
     # Blocks go in pairs: with one loop over all of them the compiler runs out of registers.
     WIDTH: gl.constexpr = 2 if BLOCKS > 1 else 1
     for pair in range(BLOCKS // WIDTH):
-        for row in range(MAP * WIDTH):
-            y = row % MAP
-            base = (pair * WIDTH + row // MAP) * 8
+        for row in range(MAP_1 * WIDTH):
+            y = row % MAP_1
+            base = (pair * WIDTH + row // MAP_1) * 8
             first_x = (row + TURN) % 2  # rows have an odd number of places, pairs of blocks an even one
             newest = base + gl.minimum(y, 7)
             mbarrier.wait(row_full.index(newest % ROWS), (newest // ROWS) & 1)
@@ -228,4 +227,4 @@ def conv1_weights(
     tap = gl.arange(0, 16, gl.SliceLayout(0, N))
     partials += (program * 2 + TURN) * CONV1_SIZE
     gl.store(partials + channel[:, None] * 16 + tap[None, :], sums[1])
-    gl.store(partials + 1024 + channel, gl.sum(sums[0], 1) * 0.0625)
+    gl.store(partials + 1024 + channel, gl.sum(sums[0], 1) * 0.0625)  # 16 equal columns, as in `backward`

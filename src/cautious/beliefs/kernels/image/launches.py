@@ -7,19 +7,19 @@ import triton
 from torch import Tensor
 
 from cautious.beliefs.kernels.image import backward, dense, forward, layout, packing
-from cautious.beliefs.kernels.image.tuning import Variant, bound
+from cautious.beliefs.kernels.image.tuning import KernelVariant, bound
 from cautious.beliefs.kernels.image.workspace import Workspace
 from cautious.beliefs.networks.image import ImageNetwork
 
 
-def pack(space: Workspace, parameters: Tensor, network: ImageNetwork, variant: Variant) -> None:
+def pack(space: Workspace, parameters: Tensor, network: ImageNetwork, variant: KernelVariant) -> None:
     """16-bit forms of all weights."""
     num_models, P = parameters.shape
     help_bit = int(network.help_bit)
     packing.pack_small[(19, num_models)](
         parameters, space.weights_1, space.packed, network.num_actions, P, help_bit, packing.PACKED
     )
-    windows = None if variant is Variant.HOPPER else space.weights_2
+    windows = None if variant is KernelVariant.HOPPER else space.weights_2
     packing.pack_conv2[(16, num_models)](parameters, windows, space.weights_2t, P)
 
 
@@ -31,7 +31,7 @@ def gather(space: Workspace, images: Tensor, batch: Tensor) -> None:
     )
 
 
-def convolve_1(space: Workspace, parameters: Tensor, variant: Variant) -> None:
+def convolve_1(space: Workspace, parameters: Tensor, variant: KernelVariant) -> None:
     """First convolution, pool and ReLU."""
     num_models, P = parameters.shape
     B, block = space.padded, space.tuning.conv1_block
@@ -41,7 +41,7 @@ def convolve_1(space: Workspace, parameters: Tensor, variant: Variant) -> None:
     )  # fmt: skip
 
 
-def convolve_2(space: Workspace, parameters: Tensor, variant: Variant) -> None:
+def convolve_2(space: Workspace, parameters: Tensor, variant: KernelVariant) -> None:
     """Second convolution, pool and ReLU."""
     num_models, P = parameters.shape
     B, block = space.padded, space.tuning.conv2_block
@@ -79,9 +79,9 @@ def linear_layers(
     )  # fmt: skip
 
 
-def convolution_gradients(space: Workspace, num_models: int, variant: Variant) -> None:
+def convolution_gradients(space: Workspace, num_models: int, variant: KernelVariant) -> None:
     """Sums for the gradients of both convolutions' weights."""
-    if variant is Variant.HOPPER:
+    if variant is KernelVariant.HOPPER:
         from cautious.beliefs.kernels.image import hopper
 
         hopper.convolution_gradients(space, num_models)
@@ -98,7 +98,7 @@ def convolution_gradients(space: Workspace, num_models: int, variant: Variant) -
 
 
 def collect(
-    space: Workspace, gradient: Tensor, losses: Tensor, variant: Variant, scale: float, loss_scale: float
+    space: Workspace, gradient: Tensor, losses: Tensor, variant: KernelVariant, scale: float, loss_scale: float
 ) -> None:
     """Partial sums to the flat gradient and the losses, added in a fixed order."""
     num_models, P = gradient.shape
@@ -107,7 +107,7 @@ def collect(
         space.conv1_partials, gradient, losses, bound(space.conv1_partials.shape[1]), 0, layout.CONV1_SIZE, scale,
         0.0, 1024, P, layout.CONV1_SIZE, 128,
     )  # fmt: skip
-    if variant is Variant.HOPPER:
+    if variant is KernelVariant.HOPPER:
         packing.fold_rows[(4, num_models)](space.conv2_partials, gradient, space.conv2_partials.shape[1], scale, P)
     else:
         packing.fold_windows[(16, num_models)](space.conv2_partials, gradient, scale, P)

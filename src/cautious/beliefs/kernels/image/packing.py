@@ -5,14 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from cautious.beliefs.kernels.image import layout
-
-CONV1_SIZE = tl.constexpr(layout.CONV1_SIZE)
-DENSE_START = tl.constexpr(layout.DENSE_START)
-CHANNELS_2 = tl.constexpr(layout.CHANNELS_2)
-FEATURES = tl.constexpr(layout.FEATURES)
-HIDDEN_1 = tl.constexpr(layout.HIDDEN_1)
-HIDDEN_2 = tl.constexpr(layout.HIDDEN_2)
+from cautious.beliefs.kernels.image.constants import CHANNELS_2, CONV1_SIZE, DENSE_START, FEATURES, HIDDEN_1, HIDDEN_2
 
 PACKED = 64 * 256 + 16 * 64 + 16 * 16
 """Halves of one model's packed linear layers."""
@@ -22,7 +15,7 @@ PACKED = 64 * 256 + 16 * 64 + 16 * 16
 def pack_small(
     parameters, weights_1, packed, A: tl.constexpr, P: tl.constexpr, HELP: tl.constexpr, PACKED: tl.constexpr
 ):
-    """conv1's weights and the linear layers as float16, filled up with zeros: 1,024 numbers a program, 19 programs a model.
+    """conv1's weights and the linear layers as float16, filled up with zeros: 1,024 numbers per program, 19 programs per model.
 
     Args:
         parameters: [M, P], float32.
@@ -59,7 +52,7 @@ def pack_small(
 
 @triton.jit
 def pack_conv2(parameters, weights_2, weights_2t, P: tl.constexpr):
-    """conv2's weights as float16 in the two orders the kernels read: one output channel a program.
+    """conv2's weights as float16 in the two orders the kernels read: one output channel per program.
 
     Args:
         parameters: [M, P], float32.
@@ -82,7 +75,7 @@ def pack_conv2(parameters, weights_2, weights_2t, P: tl.constexpr):
 
 @triton.jit
 def fold_windows(window_sums, gradient, scale, P: tl.constexpr):
-    """conv2's gradient from sums over 5x5 windows, each filter tap from the four offsets: one output channel a program.
+    """conv2's gradient from sums over 5x5 windows, each filter tap from the four offsets: one output channel per program.
 
     Args:
         window_sums: [M, 25, 64, 64], float32, from `backward.conv2_gradient`.
@@ -129,7 +122,7 @@ def add_partials(
         SCALED: The first so many numbers belong to pixels of byte/256: times 256/255.
         P: Parameters of a model.
         STRIDE: Numbers in one partial sum.
-        BLOCK: Numbers a program.
+        BLOCK: Numbers per program.
     """
     model = tl.program_id(1).to(tl.int64)
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -144,7 +137,7 @@ def add_partials(
 
 @triton.jit
 def fold_rows(partials, gradient, num_partials, scale, P: tl.constexpr):
-    """conv2's gradient from sums by filter row, added in a fixed order: 16 input channels a program, 4 programs a model.
+    """conv2's gradient from sums by filter row, added in a fixed order: 16 input channels per program, 4 programs per model.
 
     Args:
         partials: [M, num_partials, 4, 64, 64], float32: filter row; input channel; 3 - filter column (4) x channel (16).

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from cautious.beliefs.kernels.image import launches, layout
 from cautious.beliefs.kernels.image.layout import dense_size, padded_batch
-from cautious.beliefs.kernels.image.tuning import Variant, choose_variant, interpreted
+from cautious.beliefs.kernels.image.tuning import KernelVariant, choose_variant, interpreted
 from cautious.beliefs.kernels.image.workspace import Workspace
 from cautious.beliefs.kernels.streams import side_by_side, streams_of
 from cautious.beliefs.networks.image import ImageNetwork
@@ -58,7 +58,7 @@ class FusedImageStep:
             loss_weights: [A], on the squared errors; ones by default.
             has_help_bit: Whether a 0/1 input joins the flattened features.
             max_models: Models in flight at once: bounds the workspace, not the result.
-            variant: "auto", or one of `tuning.Variant`.
+            variant: "auto", or one of `tuning.KernelVariant`.
         """
         if images.dtype != torch.uint8 or images.shape[1:] != (layout.SIDE, layout.SIDE):
             raise InvalidInputError(f"images: expected uint8 [S, 28, 28], got {images.dtype} {list(images.shape)}.")
@@ -128,7 +128,9 @@ class FusedImageStep:
         if (help_bits is not None) != self.network.help_bit or (
             help_bits is not None and help_bits.shape != batch.shape
         ):
-            raise InvalidInputError("coins: expected [M, B] with a help bit, and None without one.")
+            raise InvalidInputError(
+                "help_bits: expected [M, B] for a network with a help bit, and None for one without."
+            )
 
     def _workspace(self, num_models: int, padded: int, lane: int = 0) -> Workspace:
         """Memory for a padded batch, kept from call to call and grown when more models come."""
@@ -159,7 +161,7 @@ class FusedImageStep:
             "convolve 1": lambda: launches.convolve_1(space, parameters, variant),
             "convolve 2": lambda: launches.convolve_2(space, parameters, variant),
         }
-        if variant is Variant.HOPPER:
+        if variant is KernelVariant.HOPPER:
             convolutions = {"both convolutions": lambda: launches.convolutions(space, parameters)}
         return {
             "pack": lambda: launches.pack(space, parameters, network, variant),

@@ -20,7 +20,7 @@ GLUON_RUN, GLUON_COMPILED = "3.6.", "3.7."
 Later ones refuse its overlapping views of shared memory."""
 
 
-class Variant(StrEnum):
+class KernelVariant(StrEnum):
     """How the kernels are written: each gives the same function, rounded a little differently."""
 
     PORTABLE = "portable"
@@ -35,7 +35,7 @@ class Variant(StrEnum):
     @property
     def has_ptx(self) -> bool:
         """Whether elementwise work is in assembly."""
-        return self is not Variant.PORTABLE
+        return self is not KernelVariant.PORTABLE
 
 
 def interpreted() -> bool:
@@ -48,23 +48,23 @@ def bound(count: int) -> Any:
     return tl.constexpr(count) if interpreted() else count
 
 
-def supported_variants(device: torch.device) -> tuple[Variant, ...]:
+def supported_variants(device: torch.device) -> tuple[KernelVariant, ...]:
     """What `device` can run, slowest first."""
     if interpreted() or device.type != "cuda" or torch.version.hip is not None:
-        return (Variant.PORTABLE,)
+        return (KernelVariant.PORTABLE,)
     capability = torch.cuda.get_device_capability(device)
     if capability[0] == 9 and triton.__version__.startswith((GLUON_RUN, GLUON_COMPILED)):
-        return (Variant.PORTABLE, Variant.PTX, Variant.HOPPER)
-    return (Variant.PORTABLE, Variant.PTX) if capability[0] >= 8 else (Variant.PORTABLE,)
+        return (KernelVariant.PORTABLE, KernelVariant.PTX, KernelVariant.HOPPER)
+    return (KernelVariant.PORTABLE, KernelVariant.PTX) if capability[0] >= 8 else (KernelVariant.PORTABLE,)
 
 
-def choose_variant(name: str, device: torch.device) -> Variant:
+def choose_variant(name: str, device: torch.device) -> KernelVariant:
     """The one named, if `device` can run it; for "auto" the fastest, but Hopper's only with a Triton it was run with."""
     supported = supported_variants(device)
     if name == "auto":
         was_run = triton.__version__.startswith(GLUON_RUN)
-        return [each for each in supported if was_run or each is not Variant.HOPPER][-1]
-    variant = parse_choice(Variant, name, "variant")
+        return [each for each in supported if was_run or each is not KernelVariant.HOPPER][-1]
+    variant = parse_choice(KernelVariant, name, "variant")
     if variant not in supported:
         known = ", ".join(repr(str(each)) for each in supported)
         raise InvalidInputError(f"variant={name!r} cannot run on {device}; choose one of {known}, or 'auto'.")
@@ -73,7 +73,7 @@ def choose_variant(name: str, device: torch.device) -> Variant:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Images a program and loads in flight, for one padded batch; the result's last bits depend on it, so models do not."""
+    """Images per program and loads in flight, for one padded batch; the result's last bits depend on it, so models do not."""
 
     conv1_block: int
     conv1_stages: int

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.kernels.image import layout, packing
-from cautious.beliefs.kernels.image.tuning import Tuning, Variant
+from cautious.beliefs.kernels.image.tuning import KernelVariant, Tuning
 
 Described: TypeAlias = tuple[Any, ...]
 """Tensor descriptors: tensors with the blocks in which a Hopper kernel copies them."""
@@ -18,8 +18,10 @@ Described: TypeAlias = tuple[Any, ...]
 class Workspace:
     """Everything between parameters and gradient, for a fixed number of models and a padded batch B."""
 
-    def __init__(self, num_models: int, padded: int, partial_size: int, variant: Variant, device: torch.device) -> None:
-        """Reserve device memory: about 25 KiB a model and image, at 512 images."""
+    def __init__(
+        self, num_models: int, padded: int, partial_size: int, variant: KernelVariant, device: torch.device
+    ) -> None:
+        """Reserve device memory: about 25 KiB per model and image, at 512 images."""
 
         def zeros(*shape: int, dtype: torch.dtype = torch.float16) -> Tensor:
             return torch.zeros(num_models, *shape, dtype=dtype, device=device)
@@ -33,12 +35,12 @@ class Workspace:
         self.gradient_2 = zeros(layout.PADDED, layout.PADDED, layout.CHANNELS_2, padded)  # its border stays zero
         self.weights_1 = zeros(layout.CHANNELS_1, layout.TAPS)
         self.weights_2t = zeros(4, 64, 64)
-        if variant is not Variant.HOPPER:  # which reads `weights_2t` alone
+        if variant is not KernelVariant.HOPPER:  # which reads `weights_2t` alone
             self.weights_2 = zeros(25, 64, 64)  # places no filter tap reaches stay zero
         self.packed = zeros(packing.PACKED)
         num_partials = padded // self.tuning.dense_block
         self.dense_partials = zeros(num_partials, partial_size, dtype=torch.float32)
-        if variant is Variant.HOPPER:
+        if variant is KernelVariant.HOPPER:
             num_partials = padded // 64 // layout.hopper_blocks(padded)
             self.conv2_partials = zeros(num_partials, 4, 64, 64, dtype=torch.float32)
             self.conv1_partials = zeros(2 * num_partials, layout.CONV1_SIZE, dtype=torch.float32)

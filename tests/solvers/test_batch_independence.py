@@ -1,4 +1,4 @@
-"""Single-state problems have the same bits in any company: other levels, other states, other blocks of models."""
+"""Single-state problems have the same bits whatever else is solved in the same call: levels, states, blocks of models."""
 
 from __future__ import annotations
 
