@@ -34,11 +34,12 @@ def load_asked(belief: Path, states: Path) -> DecisionInputs:
     from cautious.beliefs.datasets.csv import are_tables, read_table
     from cautious.beliefs.datasets.schema import TableSchema
     from cautious.beliefs.ensemble import RewardEnsemble
+    from cautious.beliefs.networks.driving import DrivingNetwork
     from cautious.cli.console import say
     from cautious.errors import InvalidInputError
 
     models = RewardEnsemble.load(belief)
-    if not isinstance(models, RewardEnsemble):
+    if models.network.name == DrivingNetwork.name:
         raise InvalidInputError(f"belief={str(belief)!r} is about driving; see 'cautious watch driving --help'.")
     if not are_tables([states]):
         return DecisionInputs(models, load_states(states))
@@ -58,10 +59,11 @@ def load_dataset_of(belief: Path, data: Sequence[Path]) -> tuple[RewardEnsemble,
     from cautious.beliefs.datasets.csv import are_tables, read_tables
     from cautious.beliefs.datasets.schema import OutcomeColumns, TableSchema
     from cautious.beliefs.ensemble import RewardEnsemble
+    from cautious.beliefs.networks.driving import DrivingNetwork
     from cautious.errors import BadFileError, InvalidInputError
 
     models = RewardEnsemble.load(belief)
-    if not isinstance(models, RewardEnsemble):
+    if models.network.name == DrivingNetwork.name:
         raise InvalidInputError(f"belief={str(belief)!r} is about driving; see 'cautious watch driving --help'.")
     if not are_tables(data):
         return models, *load_dataset(data)
