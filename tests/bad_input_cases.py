@@ -303,7 +303,7 @@ CALLS = [
         "fit_ensemble",
         "fit_ensemble(states, paid, network=lambda: torch.nn.Linear(3, 9))",
         INVALID,
-        "the module gives 9 numbers a state, and there are rewards of 2 actions",
+        "the module gives 9 numbers per state, and there are rewards of 2 actions",
     ),
     Call(
         "fit_ensemble", "fit_ensemble(states, paid, network=lambda: torch.nn.BatchNorm1d(3))", INVALID, "keeps buffers"

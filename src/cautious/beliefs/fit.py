@@ -13,6 +13,7 @@ from torch import Tensor
 from cautious.beliefs.diagnostics import BeliefWarning, examine
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.familiar_spread import FamiliarSpread
+from cautious.beliefs.networks.driving import DrivingNetwork
 from cautious.beliefs.networks.image import LEARNING_RATE, SIDE, as_images
 from cautious.beliefs.networks.module import ModuleNetwork, as_inputs
 from cautious.beliefs.networks.vector import Standardizer, VectorNetwork
@@ -189,7 +190,7 @@ def refit(belief: RewardEnsemble, inputs: Tensor, rewards: Tensor, progress: Pro
     With the same seed, settings and kind of network (`loss_weights` are not known, and equal here); nothing is held out.
     """
     settings = belief.settings
-    if not isinstance(belief, RewardEnsemble) or not set(REFIT) <= set(settings):
+    if belief.network.name == DrivingNetwork.name or not set(REFIT) <= set(settings):
         raise InvalidInputError(
             "belief: how it was trained is not known, so that it cannot be trained again; pass one that fit_ensemble made."
         )

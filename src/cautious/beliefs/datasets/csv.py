@@ -25,13 +25,17 @@ class TextTable(NamedTuple):
     places: list[str]
     """Where each row stands, in words."""
 
-    def column(self, name: str) -> list[str]:
-        """The cells below a heading."""
+    def check_column(self, name: str) -> None:
+        """Raise unless there is a column of that name."""
         if name not in self.header:
             hint = " Several names are separated by spaces." if "," in name else ""
             raise InvalidInputError(
                 f"{self.path}: no column {name!r}; there are {', '.join(map(repr, self.header))}.{hint}"
             )
+
+    def column(self, name: str) -> list[str]:
+        """The cells below a heading."""
+        self.check_column(name)
         place = self.header.index(name)
         return [row[place] for row in self.rows]
 

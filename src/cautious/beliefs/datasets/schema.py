@@ -117,7 +117,7 @@ class TableSchema:
     def learned(cls, table: TextTable, actions: tuple[str, ...], others: Sequence[str]) -> TableSchema:
         """Every column but `others`, the outcome and what is to be ignored, is a feature."""
         for name in others:
-            table.column(name)  # says so if there is none
+            table.check_column(name)
         names = [name for name in table.header if name not in others]
         if not names:
             raise InvalidInputError(f"{table.path}: no column is left that says what a state is.")
