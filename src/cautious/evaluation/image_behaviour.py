@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from cautious.parallel import single_threaded
 from cautious.validation import check_shape
 from cautious.worlds.image_tasks import NUM_DIGITS
 
@@ -23,11 +24,11 @@ def frequencies(policy: Tensor) -> Tensor:
     return policy.mean(dim=-2)
 
 
+@single_threaded  # the order of summing would follow the number of threads
 def frequencies_by_label(policy: Tensor, labels: Tensor, num_labels: int) -> Tensor:
     """How often each action is taken on the images of each label: [..., S, A], [S] -> [..., labels, A]; 0 where none is."""
     check_shape(labels, "S", "labels", S=policy.shape[-2])
     member = torch.nn.functional.one_hot(labels, num_labels).double().to(policy.device)  # [S, labels]
-    # in float64, divided last: the order of summing, which depends on the number of threads, is then not seen in float32
     total = torch.einsum("sl,...sa->...la", member, policy.double())
     return (total / member.sum(dim=0).clamp(min=1)[:, None]).to(policy.dtype)
 
@@ -55,6 +56,7 @@ def summed_label_index(frequency: Tensor) -> Tensor:
     return (frequency[..., :NUM_DIGITS] * index).sum(dim=-1)
 
 
+@single_threaded
 def behaviour(policy: Tensor, help_action: int | None, labels: Tensor | None = None) -> dict[str, Tensor]:
     """All of the above for policies [..., S, A]; each entry [...].
 
@@ -78,6 +80,7 @@ def behaviour(policy: Tensor, help_action: int | None, labels: Tensor | None = N
     return found
 
 
+@single_threaded
 def behaviour_of_networks(
     rewards: Tensor, help_action: int | None, right: Tensor | None, labels: Tensor, num_labels: int
 ) -> tuple[dict[str, dict[str, float | None]], dict[str, Tensor]]:
