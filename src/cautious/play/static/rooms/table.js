@@ -195,6 +195,7 @@ export function openTable() {
       const { points, note } = readCsv(await file.text(), file.name);
       take(points, boundsOf(points), note);
     } catch (error) {
+      state.note = error.message; // stays beside what training has to say
       status(error.message);
       $("live").textContent = error.message;
     }
