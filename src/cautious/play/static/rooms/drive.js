@@ -147,6 +147,7 @@ export function openDrive() {
     $("drive-keys").hidden = !wheel;
     $("left-title").textContent = wheel ? "You (arrow keys)" : "Ordinary";
     $("whose").textContent = wheel ? "where you are now" : "for the cautious car now";
+    $("left-title").parentElement.classList.toggle("you", wheel);
     for (const id of ["drive-play", "drive-step"]) $(id).disabled = wheel;
     if (drive.cars) restart();
   }
