@@ -46,6 +46,31 @@ def test_draw(visit, viewport):
     answered(page, "draw", "19-of-20")
 
 
+def test_drawn_digits_are_read(visit):
+    """Strokes are prepared as the digits of the training were: fitted into the middle, with a pen of one width."""
+    page = visit.open("about")
+    said = page.evaluate("""async () => {
+      const { rasterised } = await import("./rooms/glyphs.js");
+      const { Client, manifestOf } = await import("./parts/client.js");
+      const client = new Client();
+      await client.ask("images:load", { manifest: (await manifestOf()).images });
+      const digits = {
+        1: [[[0.5, 0.15], [0.5, 0.85]]],
+        4: [[[0.6, 0.85], [0.6, 0.15], [0.25, 0.6], [0.8, 0.6]]],
+        5: [[[0.7, 0.15], [0.35, 0.15], [0.33, 0.45], [0.55, 0.42], [0.68, 0.6], [0.55, 0.8], [0.3, 0.76]]],
+        7: [[[0.25, 0.18], [0.75, 0.18], [0.42, 0.85]]],
+      };
+      const read = {};
+      for (const [digit, strokes] of Object.entries(digits)) {
+        await client.ask("images:look", { image: rasterised(strokes) });
+        const { policy } = await client.ask("images:decide", { k: 1, n: 20, help: 0 });
+        read[digit] = policy.indexOf(Math.max(...policy));
+      }
+      return read;
+    }""")
+    assert said == {"1": 1, "4": 4, "5": 5, "7": 7}
+
+
 def test_help_that_pays_more_is_asked_for_more(visit):
     page = visit.open("draw")
     answered(page, "draw", "1-of-20")

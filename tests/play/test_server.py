@@ -6,6 +6,7 @@ import http.client
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 
@@ -100,6 +101,18 @@ def test_the_page_is_small_and_names_no_other_host():
             text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
             assert "http://" not in text, path
             assert "https://" not in text, path
+
+
+def test_a_browser_that_goes_away_is_not_reported(server, capfd):
+    for _ in range(5):
+        with socket.create_connection(server.server_address) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset, not closed
+            connection.sendall(
+                f"GET /weights/images.bin HTTP/1.1\r\nHost: 127.0.0.1:{server.server_port}\r\n\r\n".encode()
+            )
+            connection.recv(100)
+    assert ask(server)[0].status == 200
+    assert capfd.readouterr().err == ""
 
 
 def test_the_command_serves_until_ctrl_c():

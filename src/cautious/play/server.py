@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import sys
 from collections.abc import Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from cautious.errors import InvalidInputError, MissingFileError
 
@@ -55,6 +57,11 @@ class PlayServer(ThreadingHTTPServer):
                 ) from None
             else:
                 raise
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that goes away in the middle of an answer is nothing to report."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
 
     @property
     def address(self) -> str:

@@ -1,7 +1,10 @@
 /* Runs in any browser, old ones too: says in a sentence why the playground cannot start, instead of an empty page. */
 (function () {
-  var started = false;
-  window.playgroundStarted = function () { started = true; };
+  var started = false, waiting = false;
+  window.playgroundStarted = function () {
+    started = true;
+    if (waiting) document.getElementById("notice").setAttribute("hidden", ""); // it only took long
+  };
   function say(sentence) {
     var notice = document.getElementById("notice");
     if (!notice) return;
@@ -16,7 +19,8 @@
       say("This browser is too old for the playground. Any Chrome, Edge, Firefox or Safari since 2023 will do.");
     } else {
       setTimeout(function () {
-        if (!started) say("The playground did not start. Reload the page; if that does not help, use a newer browser or install the package again.");
+        waiting = !started;
+        if (waiting) say("The playground did not start. Reload the page; if that does not help, use a newer browser or install the package again.");
       }, 8000);
     }
   }
