@@ -1,6 +1,6 @@
 // All computation of the playground, off the page's own thread. Each room starts a worker of its own.
 
-import { decide, ordinaryPolicy } from "./core/game.js";
+import { decide } from "./core/game.js";
 import { fromHalf } from "./core/half.js";
 import { ImageModels } from "./core/image.js";
 import { rankWeights } from "./core/risk.js";
@@ -113,15 +113,6 @@ const handlers = {
     if (!models) return null;
     const rewards = models.rewards(row);
     return { ...decide(rewards, models.numActions, rankWeights(k, n, models.numModels), k === n), rewards };
-  },
-
-  // Rewards as they come, for anyone who wants to check the arithmetic.
-  "game:decide"({ rewards, numActions, k, n }) {
-    return decide(rewards, numActions, rankWeights(k, n, rewards.length / numActions), k === n);
-  },
-
-  "game:ordinary"({ rewards, numActions }) {
-    return ordinaryPolicy(rewards, numActions);
   },
 };
 
