@@ -1,7 +1,7 @@
 // Table: points of three classes on a plane, a belief that trains in the page, and what it does everywhere.
 
 import { normal, uniformStream } from "../core/random.js";
-import { Client, newestOnly } from "../parts/client.js";
+import { Client, newestOnly, say } from "../parts/client.js";
 import { level, levelName } from "../parts/dial.js";
 import { drawDots } from "../parts/dots.js";
 import { cautionColour, cautionWords, colour, radios, rgb, sharp } from "../parts/look.js";
@@ -18,11 +18,12 @@ const PLAIN = [-1, 1, -1, 1];
 
 export function openTable() {
   const client = new Client();
-  const state = { points: [], kind: 0, bounds: PLAIN, view: "action", grid: null, trained: false, pointer: null, note: "", here: false };
+  const state = { points: [], kind: 0, bounds: PLAIN, view: "action", grid: null, trained: false, pointer: null, note: "", here: false, run: 0 };
   const status = (text) => ($("table-status").textContent = text);
 
   // Training, and what comes of it
-  const train = newestOnly(async () => {
+  const train = async () => {
+    const run = (state.run += 1);
     state.trained = false;
     state.grid = null;
     const kinds = new Set(state.points.map(({ kind }) => kind));
@@ -37,17 +38,17 @@ export function openTable() {
     const rewards = state.points.map(({ kind }) => LABELS.map((_, a) => (a === ASK ? ASK_PAYS : Number(a === kind))));
     status(`${state.note} Thirty networks are learning ${state.points.length} points …`.trim());
     const answer = await client.ask("table:train", { rows, rewards }, ({ done }) => ($("training").value = done));
-    if (answer.stopped) return;
+    if (answer.stopped || run !== state.run) return; // there are newer points
     state.trained = true;
-    status(`${state.note} Thirty networks learned ${state.points.length} points in ${((performance.now() - begun) / 1000).toFixed(1)} s.`.trim());
+    status(`${state.note} Thirty networks learned ${rows.length} points in ${((performance.now() - begun) / 1000).toFixed(1)} s.`.trim());
     await paint();
-    $("room-table").dataset.trained = String(state.points.length);
-  });
+    $("room-table").dataset.trained = String(rows.length);
+  };
   let soon = 0;
   const changed = () => {
     draw();
     clearTimeout(soon);
-    soon = setTimeout(() => train(), 250);
+    soon = setTimeout(() => train().catch((error) => say(error.message)), 250);
   };
   const paint = newestOnly(async () => {
     if (!state.trained) return;
