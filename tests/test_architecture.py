@@ -21,6 +21,7 @@ ORDER = (
     "experiments",
     "report",
     "benchmarking",
+    "play",
     "cli",
 )
 HOMES = {

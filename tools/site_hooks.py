@@ -1,4 +1,4 @@
-"""What the documentation site needs beyond `docs/`: published figures, links to files that are not pages, docstring examples.
+"""What the documentation site needs beyond `docs/`: published figures, the playground, links to files that are not pages, examples.
 
 The pages are written to read well on a git host, where `../results/...` and `../examples/...` are files beside `docs/`. The
 site contains only `docs/`, so this module adds the figures of published runs to it and replaces other such links by the file's
@@ -21,19 +21,29 @@ OUTSIDE = re.compile(r"(?<!!)\[([^\]]+)\]\(\.\./(?!results/)([^)]+)\)")
 """A link to a file of the repository that is not a page."""
 EXAMPLE = re.compile(r"^>>> .*\n?(?:.+\n?)*", re.MULTILINE)
 """A doctest: from its first prompt to the next empty line."""
+PLAYGROUND = ROOT / "src" / "cautious" / "play" / "static"
+PLAYED = {".html", ".css", ".js", ".json", ".bin", ".svg"}
+"""What the playground is made of (`cautious.play.server.KINDS`)."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the figures of published runs."""
+    """Add the figures of published runs, and the playground."""
     for path in sorted((ROOT / "results").glob("*/figures/*.png")):
         place = f"{PUBLISHED}/{path.relative_to(ROOT / 'results').as_posix()}"
         files.append(File.generated(config, place, abs_src_path=str(path)))
+    for path in sorted(path for path in PLAYGROUND.rglob("*") if path.suffix in PLAYED):
+        place = f"play/{path.relative_to(PLAYGROUND).as_posix()}"
+        if path.name == "index.html":  # its links lead into this site
+            page = path.read_text(encoding="utf-8").replace('data-docs=""', 'data-docs="../"')
+            files.append(File.generated(config, place, content=page))
+        else:
+            files.append(File.generated(config, place, abs_src_path=str(path)))
     return files
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Redirect links to published figures, and replace links to other files by their names."""
-    inside = markdown.replace("](../results/", f"]({PUBLISHED}/")
+    """Redirect links to published figures and to the playground, and replace links to other files by their names."""
+    inside = markdown.replace("](../results/", f"]({PUBLISHED}/").replace("](../src/cautious/play/static/", "](play/")
     return OUTSIDE.sub(lambda link: _named(link[1], link[2]), inside)
 
 

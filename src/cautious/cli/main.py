@@ -25,6 +25,7 @@ def parse(arguments: Sequence[str] | None) -> Any:
     from cautious.cli.calibrate import Calibrate
     from cautious.cli.data import Data
     from cautious.cli.demo import Demo
+    from cautious.cli.play import Play
     from cautious.cli.report import Report
     from cautious.cli.reproduce import Reproduce
     from cautious.cli.solve import Solve
@@ -33,6 +34,7 @@ def parse(arguments: Sequence[str] | None) -> Any:
 
     verb = (
         Annotated[Demo, tyro.conf.subcommand("demo")]
+        | Annotated[Play, tyro.conf.subcommand("play")]
         | Annotated[Train, tyro.conf.subcommand("train")]
         | Annotated[Calibrate, tyro.conf.subcommand("calibrate")]
         | Annotated[Solve, tyro.conf.subcommand("solve")]

@@ -1,0 +1,123 @@
+"""A server for the playground's own files: on this machine only, GET only, nothing but a fixed list of files."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from cautious.errors import InvalidInputError, MissingFileError
+
+STATIC = Path(__file__).parent / "static"
+HOST = "127.0.0.1"
+DEFAULT_PORT = 8420
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".bin": "application/octet-stream",
+    ".svg": "image/svg+xml",
+}
+"""What the page is made of; other files in its folder are not handed out."""
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+
+
+class PlayServer(ThreadingHTTPServer):
+    """Hands out the playground until it is closed."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, port: int | None = None, folder: Path = STATIC) -> None:
+        """Listen on a port of this machine; without one, on the usual port or else on any that is free."""
+        self.files = files_of(folder)
+        if port is not None and not 0 <= port <= 65535:
+            raise InvalidInputError(f"port={port} must lie between 0 and 65535 (0: any that is free).")
+        try:
+            super().__init__((HOST, DEFAULT_PORT if port is None else port), _Handler)
+        except OSError as error:
+            if port is None:
+                super().__init__((HOST, 0), _Handler)
+            elif error.errno in (errno.EADDRINUSE, errno.EACCES):
+                why = "is in use" if error.errno == errno.EADDRINUSE else "is reserved for the system"
+                raise InvalidInputError(
+                    f"port={port} {why}; name another with --port, or leave it out and a free one is taken."
+                ) from None
+            else:
+                raise
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that goes away in the middle of an answer is nothing to report."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+    @property
+    def address(self) -> str:
+        """Where the page is."""
+        return f"http://{HOST}:{self.server_port}/"
+
+
+def files_of(folder: Path) -> Mapping[str, Path]:
+    """Every file of the page by its path in an address."""
+    index = folder / "index.html"
+    if not index.is_file():
+        raise MissingFileError(f"{index}: the playground's page is not there; install the package again.")
+    found = {f"/{path.relative_to(folder).as_posix()}": path for path in folder.rglob("*") if path.suffix in KINDS}
+    return {"/": index, **found}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: PlayServer
+    server_version = "cautious"
+    sys_version = ""
+    protocol_version = "HTTP/1.1"
+    timeout = 30
+
+    def do_GET(self) -> None:
+        """One of the page's files, to a browser that asks this machine for it."""
+        # Another host name that leads here would be another site reading the page through the user's browser.
+        if self.headers.get("Host") not in {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}:
+            self._refuse(HTTPStatus.FORBIDDEN, "This server answers requests for 127.0.0.1 only.")
+            return
+        path = self.server.files.get(self.path.partition("?")[0])
+        try:
+            body = None if path is None else path.read_bytes()
+        except OSError:
+            body = None
+        if path is None or body is None:
+            self._refuse(HTTPStatus.NOT_FOUND, "There is no such file here.")
+        else:
+            self._send(HTTPStatus.OK, KINDS[path.suffix], body)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Plain text where the library would send a page: for other methods and for requests that are none."""
+        status = HTTPStatus.METHOD_NOT_ALLOWED if code == HTTPStatus.NOT_IMPLEMENTED else HTTPStatus(code)
+        self._refuse(status, "This server answers GET requests only.")
+
+    def _refuse(self, status: HTTPStatus, sentence: str) -> None:
+        self.close_connection = True
+        self._send(status, "text/plain; charset=utf-8", f"{sentence}\n".encode())
+
+    def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **HEADERS}.items():
+            self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing about each request."""

@@ -1,0 +1,114 @@
+// The dial: which k of N. To the left k = N, ordinary; to the right k = 1, the most cautious.
+
+const CENTRE = [110, 104];
+const RADIUS = 84;
+const SWEEP = 270;
+const START = -225;
+
+export const level = Object.assign(new EventTarget(), { k: 1, n: 20 });
+
+export function levelName() {
+  return `${level.k} of ${level.n}`;
+}
+
+/** The level in a word or two. */
+export function levelTitle() {
+  const { k, n } = level;
+  if (k === n) return "Ordinary";
+  if (k === 1) return "Most cautious";
+  return k <= n / 4 ? "Cautious" : "A little cautious";
+}
+
+/** What the level does, in a sentence. */
+export function levelWords() {
+  const { k, n } = level;
+  if (k === n) return "Listens to all models alike and does what is best on average. This is the ordinary choice.";
+  const worst = k === 1 ? "only to the one" : `only to the ${k}`;
+  return `Of any ${n} models it listens ${worst} that ${k === 1 ? "likes" : "like"} its plan least.`;
+}
+
+export function setLevel(k, n = level.n) {
+  const most = Math.round(n);
+  const next = Math.min(Math.max(Math.round(k), 1), most);
+  if (next === level.k && most === level.n) return;
+  Object.assign(level, { k: next, n: most });
+  level.dispatchEvent(new Event("change"));
+}
+
+function polar(degrees, radius) {
+  const angle = (degrees * Math.PI) / 180;
+  return [CENTRE[0] + radius * Math.cos(angle), CENTRE[1] + radius * Math.sin(angle)];
+}
+
+function arc(from, to, radius) {
+  const [x0, y0] = polar(from, radius);
+  const [x1, y1] = polar(to, radius);
+  return `M${x0} ${y0}A${radius} ${radius} 0 ${to - from > 180 ? 1 : 0} 1 ${x1} ${y1}`;
+}
+
+function element(name, attributes, parent) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  parent.append(made);
+  return made;
+}
+
+export function makeDial(svg) {
+  const gradient = element("linearGradient", { id: "dial-gradient", x1: "0", x2: "1", y1: "0", y2: "0" }, element("defs", {}, svg));
+  element("stop", { offset: "0.1", "stop-color": "#3b7ddd" }, gradient);
+  element("stop", { offset: "0.9", "stop-color": "#f0930f" }, gradient);
+  element("path", { class: "track", d: arc(START, START + SWEEP, RADIUS) }, svg);
+  const fill = element("path", { class: "fill" }, svg);
+  const ticks = element("g", {}, svg);
+  element("circle", { class: "knob", cx: CENTRE[0], cy: CENTRE[1], r: 60 }, svg);
+  const needle = element("line", { class: "needle" }, svg);
+  const number = element("text", { class: "number", x: CENTRE[0], y: CENTRE[1] + 8 }, svg);
+  const of = element("text", { class: "of", x: CENTRE[0], y: CENTRE[1] + 25 }, svg);
+
+  const show = () => {
+    const { k, n } = level;
+    const share = (n - k) / (n - 1);
+    const angle = START + SWEEP * share;
+    fill.setAttribute("d", arc(START, Math.max(angle, START + 0.01), RADIUS));
+    const [x0, y0] = polar(angle, 40);
+    const [x1, y1] = polar(angle, 52);
+    for (const [name, value] of Object.entries({ x1: x0, y1: y0, x2: x1, y2: y1 })) needle.setAttribute(name, value);
+    number.textContent = k;
+    of.textContent = `of ${n}`;
+    ticks.replaceChildren();
+    for (let i = 0; i < n; i++) {
+      const [tx, ty] = polar(START + (SWEEP * i) / (n - 1), 66);
+      const [ux, uy] = polar(START + (SWEEP * i) / (n - 1), 71);
+      element("line", { class: "tick", x1: tx, y1: ty, x2: ux, y2: uy }, ticks);
+    }
+    svg.setAttribute("aria-valuemax", n - 1);
+    svg.setAttribute("aria-valuenow", n - k);
+    svg.setAttribute("aria-valuetext", `${levelName()}. ${levelWords()}`);
+  };
+  level.addEventListener("change", show);
+  show();
+
+  const turn = (event) => {
+    const box = svg.getBoundingClientRect();
+    const x = ((event.clientX - box.left) / box.width) * 220 - CENTRE[0];
+    const y = ((event.clientY - box.top) / box.height) * 200 - CENTRE[1];
+    if (Math.hypot(x, y) < 12) return;
+    let angle = (Math.atan2(y, x) * 180) / Math.PI - START;
+    angle = ((angle % 360) + 360) % 360;
+    const share = angle <= SWEEP ? angle / SWEEP : angle < SWEEP + (360 - SWEEP) / 2 ? 1 : 0;
+    setLevel(level.n - share * (level.n - 1));
+  };
+  svg.addEventListener("pointerdown", (event) => {
+    svg.setPointerCapture(event.pointerId);
+    svg.focus({ focusVisible: false });
+    turn(event);
+    event.preventDefault();
+  });
+  svg.addEventListener("pointermove", (event) => svg.hasPointerCapture(event.pointerId) && turn(event));
+  svg.addEventListener("keydown", (event) => {
+    const steps = { ArrowRight: -1, ArrowUp: -1, ArrowLeft: 1, ArrowDown: 1, PageUp: -5, PageDown: 5, Home: level.n, End: -level.n };
+    if (!(event.key in steps)) return;
+    event.preventDefault();
+    setLevel(level.k + steps[event.key]);
+  });
+}

@@ -1,0 +1,288 @@
+// Draw: a glyph, what sixty models think each answer pays, and what an ordinary and a cautious policy do with it.
+
+import { Client, manifestOf, newestOnly, say } from "../parts/client.js";
+import { level, levelName, setLevel } from "../parts/dial.js";
+import { drawDots } from "../parts/dots.js";
+import { cautionColour, cautionWords, colour } from "../parts/look.js";
+import { SHAPES, SIDE, rasterised } from "./glyphs.js";
+
+const HELP = 10;
+const LABELS = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "help"];
+const $ = (id) => document.getElementById(id);
+
+export function openDraw() {
+  const client = new Client();
+  const pad = $("pad");
+  const state = { strokes: [], image: null, sample: null, decision: null, trained: 0.25, ready: false, cursor: null, samples: [] };
+
+  const decideNow = newestOnly(async () => {
+    if (!state.looked) return;
+    const help = Number($("help-reward").value) - state.trained;
+    state.decision = await client.ask("images:decide", { k: level.k, n: level.n, help });
+    show(state.decision);
+  });
+  const look = newestOnly(async (asked) => {
+    if (!state.ready) return;
+    await client.ask("images:look", { image: state.image });
+    state.looked = true;
+    await decideNow();
+    $("room-draw").dataset.milliseconds = (performance.now() - asked).toFixed(1); // from stroke to answer
+  });
+  const changed = () => {
+    state.image = state.sample ? state.sample.image : rasterised(state.strokes);
+    drawPad();
+    look(performance.now());
+  };
+
+  function drawPad() {
+    const c = pad.getContext("2d");
+    const size = pad.width;
+    c.clearRect(0, 0, size, size);
+    c.strokeStyle = colour("line");
+    c.lineWidth = 1;
+    for (let i = 1; i < 4; i++) {
+      c.strokeRect((i * size) / 4, -2, 0, size + 4);
+      c.strokeRect(-2, (i * size) / 4, size + 4, 0);
+    }
+    const ink = colour("ink");
+    if (state.sample) c.drawImage(picture(state.sample.image, ink), 0, 0, size, size);
+    c.strokeStyle = ink;
+    c.lineWidth = size * 0.075;
+    c.lineCap = c.lineJoin = "round";
+    for (const stroke of state.strokes) {
+      c.beginPath();
+      stroke.forEach(([x, y], i) => (i ? c.lineTo(x * size, y * size) : c.moveTo(x * size, y * size)));
+      if (stroke.length === 1) c.lineTo(stroke[0][0] * size + 0.1, stroke[0][1] * size);
+      c.stroke();
+    }
+    if (state.cursor && document.activeElement === pad) {
+      c.strokeStyle = colour("cautious-fill");
+      c.lineWidth = 4;
+      c.beginPath();
+      c.arc(state.cursor.x * size, state.cursor.y * size, state.cursor.down ? 14 : 22, 0, 2 * Math.PI);
+      c.stroke();
+    }
+    const seen = $("seen").getContext("2d");
+    seen.clearRect(0, 0, SIDE, SIDE);
+    if (state.image) seen.drawImage(picture(state.image, ink), 0, 0);
+    $("pad-hint").hidden = Boolean(state.sample || state.strokes.length);
+    pad.setAttribute("aria-label", state.sample ? `Drawing area, showing a ${state.sample.name}` : `Drawing area, ${state.strokes.length} strokes`);
+  }
+
+  function show(decision) {
+    drawDots($("draw-chart"), { labels: LABELS, ...decision });
+    const usual = best(decision.ordinary);
+    const careful = best(decision.policy);
+    showAnswer("ordinary", usual, 1);
+    showAnswer("cautious", careful, decision.policy[careful]);
+    $("ordinary-why").textContent = usual === HELP ? "asking pays most on average" : `${percent(agreeing(decision, usual))} of the models would say so`;
+    $("cautious-why").textContent = mix(decision.policy);
+    const { caution } = decision;
+    $("caution-number").textContent = caution.toFixed(2);
+    $("caution-bar").style.width = `${100 * caution}%`;
+    $("caution-bar").style.background = `rgb(${cautionColour(0.35 + 0.65 * caution)})`;
+    $("caution-words").textContent = cautionWords(caution);
+    const words = `Ordinary: ${answer(usual)}. Cautious, ${levelName()}: ${mix(decision.policy)}. Caution ${caution.toFixed(2)}.`;
+    $("draw-chart").setAttribute("aria-label", `What ${decision.heard.length} models think each answer pays. ${words}`);
+    $("live").textContent = words;
+    $("room-draw").dataset.answered = `${level.k}-of-${level.n}`;
+  }
+
+  function showAnswer(who, action, share) {
+    const place = $(`${who}-answer`);
+    place.textContent = action === HELP ? "asks for help" : `${action === 8 ? "an" : "a"} ${action}`;
+    place.classList.toggle("mixed", action === HELP);
+    place.style.opacity = 0.55 + 0.45 * share;
+  }
+
+  // Drawing
+  const at = (event) => {
+    const box = pad.getBoundingClientRect();
+    return [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
+  };
+  const dropSample = () => {
+    state.sample = null;
+    for (const button of document.querySelectorAll("#samples button")) button.setAttribute("aria-pressed", "false");
+  };
+  pad.addEventListener("pointerdown", (event) => {
+    if (event.button > 0) return;
+    pad.setPointerCapture(event.pointerId);
+    dropSample();
+    state.cursor = null;
+    state.strokes.push([at(event)]);
+    changed();
+    event.preventDefault();
+  });
+  pad.addEventListener("pointermove", (event) => {
+    if (!pad.hasPointerCapture(event.pointerId)) return;
+    for (const each of event.getCoalescedEvents?.() ?? [event]) state.strokes.at(-1).push(at(each));
+    changed();
+  });
+  pad.addEventListener("focus", () => {
+    state.cursor ??= { x: 0.5, y: 0.5, down: false };
+    drawPad();
+  });
+  pad.addEventListener("blur", drawPad);
+  pad.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+    if (!step && event.key !== " ") return;
+    event.preventDefault();
+    const cursor = (state.cursor ??= { x: 0.5, y: 0.5, down: false });
+    if (event.key === " ") {
+      cursor.down = !cursor.down;
+      if (cursor.down) {
+        dropSample();
+        state.strokes.push([[cursor.x, cursor.y]]);
+      }
+    } else {
+      cursor.x = Math.min(Math.max(cursor.x + 0.04 * step[0], 0.04), 0.96);
+      cursor.y = Math.min(Math.max(cursor.y + 0.04 * step[1], 0.04), 0.96);
+      if (cursor.down) state.strokes.at(-1)?.push([cursor.x, cursor.y]);
+    }
+    changed();
+  });
+  $("clear").addEventListener("click", () => {
+    dropSample();
+    state.strokes = [];
+    changed();
+  });
+  $("undo").addEventListener("click", () => {
+    dropSample();
+    state.strokes.pop();
+    changed();
+  });
+  $("help-reward").addEventListener("input", (event) => {
+    $("help-value").textContent = Number(event.target.value).toFixed(2);
+    decideNow();
+  });
+
+  // Samples
+  function choose(sample) {
+    dropSample();
+    state.sample = sample;
+    state.strokes = [];
+    sample.button.setAttribute("aria-pressed", "true");
+    changed();
+  }
+  function offer(kind, title, samples) {
+    const row = document.createElement("div");
+    row.className = "sample-row";
+    row.setAttribute("role", "group");
+    row.setAttribute("aria-label", title);
+    const heading = document.createElement("h3");
+    heading.textContent = title;
+    row.append(heading);
+    for (const sample of samples) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.title = sample.name;
+      button.setAttribute("aria-label", sample.name);
+      button.setAttribute("aria-pressed", "false");
+      const canvas = document.createElement("canvas");
+      canvas.width = canvas.height = SIDE;
+      button.append(canvas);
+      button.addEventListener("click", () => choose(sample));
+      Object.assign(sample, { kind, canvas, button });
+      state.samples.push(sample);
+      row.append(button);
+    }
+    $("samples").append(row);
+  }
+  const drawSamples = () => {
+    for (const { canvas, image } of state.samples) {
+      const c = canvas.getContext("2d");
+      c.clearRect(0, 0, SIDE, SIDE);
+      c.drawImage(picture(image, colour("ink")), 0, 0);
+    }
+  };
+  const sampleNamed = (name) => state.samples.find((sample) => sample.name === name);
+
+  // Try this
+  for (const button of document.querySelectorAll("#room-draw [data-try]")) {
+    button.addEventListener("click", () => {
+      button.classList.add("done");
+      if (button.dataset.try === "digit") choose(sampleNamed("digit 3"));
+      if (button.dataset.try === "shirt") choose(sampleNamed("T-shirt"));
+      if (button.dataset.try === "dial") turnDown();
+      else setLevel(1);
+    });
+  }
+  function turnDown() {
+    if (!state.sample || state.sample.kind === "digit") choose(sampleNamed("T-shirt"));
+    setLevel(1);
+    const timer = setInterval(() => {
+      setLevel(level.k + 1);
+      if (level.k === level.n) clearInterval(timer);
+    }, 160);
+  }
+
+  level.addEventListener("change", () => $("room-draw").hidden || decideNow());
+  const redraw = () => {
+    drawPad();
+    drawSamples();
+    if (state.decision) show(state.decision);
+  };
+  document.addEventListener("look", () => $("room-draw").hidden || redraw());
+
+  (async () => {
+    offer("shape", "Shapes", SHAPES.map(({ name, strokes }) => ({ name, image: rasterised(strokes) })));
+    drawPad();
+    drawSamples();
+    const manifest = await manifestOf();
+    state.trained = manifest.images.help_reward;
+    const [, pictures] = await Promise.all([client.ask("images:load", { manifest: manifest.images }), loadPictures(manifest)]);
+    const kinds = { clothes: "Clothes", digit: "Digits" };
+    for (const [kind, title] of Object.entries(kinds)) {
+      offer(kind, title, pictures.filter((sample) => sample.kind === kind));
+      $("samples").prepend($("samples").lastElementChild);
+    }
+    drawSamples();
+    state.ready = true;
+    if (state.strokes.length || state.sample) changed();
+    else choose(sampleNamed("T-shirt"));
+  })().catch((error) => say(error.message));
+
+  return { enter: () => { redraw(); decideNow(); } };
+}
+
+async function loadPictures(manifest) {
+  const response = await fetch("weights/samples.bin");
+  const bytes = response.ok ? new Uint8Array(await response.arrayBuffer()) : new Uint8Array();
+  const size = SIDE * SIDE;
+  if (bytes.length !== manifest.samples.length * size) throw new Error("weights/samples.bin is not there or not whole. Install the package again.");
+  return manifest.samples.map((sample, i) => ({ ...sample, image: bytes.slice(i * size, (i + 1) * size) }));
+}
+
+/** 784 bytes as a picture with ink of one colour. */
+function picture(image, ink) {
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = SIDE;
+  const c = canvas.getContext("2d");
+  c.fillStyle = ink;
+  c.fillRect(0, 0, SIDE, SIDE);
+  const pixels = c.getImageData(0, 0, SIDE, SIDE);
+  image.forEach((value, i) => (pixels.data[4 * i + 3] = value));
+  c.putImageData(pixels, 0, 0);
+  return canvas;
+}
+
+const best = (policy) => policy.reduce((top, share, a) => (share > policy[top] ? a : top), 0);
+const percent = (share) => `${Math.round(100 * share)} %`;
+const answer = (action) => (action === HELP ? "asks for help" : `says ${action}`);
+
+/** The share of models for which an action pays most. */
+function agreeing({ rewards, heard }, action) {
+  const numModels = heard.length;
+  let count = 0;
+  for (let m = 0; m < numModels; m++) {
+    if (LABELS.every((_, a) => rewards[action * numModels + m] >= rewards[a * numModels + m])) count += 1;
+  }
+  return count / numModels;
+}
+
+function mix(policy) {
+  const shares = [...policy].map((share, action) => ({ share, action })).filter(({ share }) => share > 0.005);
+  shares.sort((a, b) => b.share - a.share);
+  if (shares.length === 1) return `always ${answer(shares[0].action)}`;
+  return shares.slice(0, 4).map(({ share, action }) => `${action === HELP ? "help" : action} ${percent(share)}`).join(" · ");
+}

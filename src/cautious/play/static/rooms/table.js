@@ -1,0 +1,296 @@
+// Table: points of three classes on a plane, a belief that trains in the page, and what it does everywhere.
+
+import { normal, uniformStream } from "../core/random.js";
+import { Client, newestOnly, say } from "../parts/client.js";
+import { level, levelName } from "../parts/dial.js";
+import { drawDots } from "../parts/dots.js";
+import { cautionColour, cautionWords, colour, radios, rgb, sharp } from "../parts/look.js";
+import { MOST_ROWS, readCsv, thinned } from "./csv.js";
+
+const $ = (id) => document.getElementById(id);
+const LABELS = ["A", "B", "C", "ask"];
+const ASK = 3;
+const ASK_PAYS = 0.4;
+const FEWEST = 6;
+const COARSE = 24;
+const FINE = 56;
+const PLAIN = [-1, 1, -1, 1];
+
+export function openTable() {
+  const client = new Client();
+  const state = { points: [], kind: 0, bounds: PLAIN, view: "action", grid: null, trained: false, pointer: null, note: "", here: false, run: 0 };
+  const status = (text) => ($("table-status").textContent = text);
+
+  // Training, and what comes of it
+  const train = async () => {
+    const run = (state.run += 1);
+    state.trained = false;
+    state.grid = null;
+    const kinds = new Set(state.points.map(({ kind }) => kind));
+    if (state.points.length < FEWEST || kinds.size < 2) {
+      status(`${state.note} Add points of at least two classes, ${FEWEST} in all.`.trim());
+      $("training").value = 0;
+      draw();
+      return;
+    }
+    const begun = performance.now();
+    const rows = state.points.map(({ x, y }) => [x, y]);
+    const rewards = state.points.map(({ kind }) => LABELS.map((_, a) => (a === ASK ? ASK_PAYS : Number(a === kind))));
+    status(`${state.note} Thirty networks are learning ${state.points.length} points …`.trim());
+    const answer = await client.ask("table:train", { rows, rewards }, ({ done }) => ($("training").value = done));
+    if (answer.stopped || run !== state.run) return; // there are newer points
+    state.trained = true;
+    status(`${state.note} Thirty networks learned ${rows.length} points in ${((performance.now() - begun) / 1000).toFixed(1)} s.`.trim());
+    await paint();
+    $("room-table").dataset.trained = String(rows.length);
+  };
+  let soon = 0;
+  const changed = () => {
+    draw();
+    clearTimeout(soon);
+    soon = setTimeout(() => train().catch((error) => say(error.message)), 250);
+  };
+  const paint = newestOnly(async () => {
+    if (!state.trained) return;
+    const asked = { k: level.k, n: level.n, bounds: state.bounds };
+    for (const size of [COARSE, FINE]) {
+      if (asked.k !== level.k || asked.n !== level.n || !state.trained) return; // the dial has moved on
+      state.grid = await client.ask("table:grid", { ...asked, size });
+      if (!state.trained) state.grid = null;
+      draw();
+      if (size === COARSE) point();
+    }
+    $("room-table").dataset.answered = `${asked.k}-of-${asked.n}`;
+  });
+  const point = newestOnly(async () => {
+    if (!state.trained || !state.pointer) return;
+    const { x, y } = state.pointer;
+    const decision = await client.ask("table:point", { k: level.k, n: level.n, row: [x, y] });
+    if (!decision) return;
+    drawDots($("table-chart"), { labels: LABELS, ...decision });
+    const act = (policy) => LABELS[policy.reduce((top, share, a) => (share > policy[top] ? a : top), 0)];
+    const words = `Ordinary: ${act(decision.ordinary)}. Cautious (${levelName()}): ${act(decision.policy)}. Caution ${decision.caution.toFixed(2)}, ${cautionWords(decision.caution)}.`;
+    $("point-words").textContent = words;
+    $("table-chart").setAttribute("aria-label", `What thirty models think each action pays at ${x.toFixed(2)}, ${y.toFixed(2)}. ${words}`);
+  });
+
+  // The planes
+  function draw() {
+    if (!state.here) return;
+    const fills = ["class-0", "class-1", "class-2", "ask"].map((name) => rgb(colour(name)));
+    const wash = document.documentElement.dataset.theme === "dark" ? 0.45 : 0.36;
+    const card = rgb(colour("card"));
+    const soft = (fill, share) => fill.map((value, i) => value * share + card[i] * (1 - share));
+    plane($("plane-action"), state.grid && ((cell) => soft(fills[state.grid[state.view][cell]], wash)), fills);
+    plane($("plane-caution"), state.grid && ((cell) => cautionColour(state.grid.caution[cell])), fills);
+    $("plane-action").setAttribute("aria-label", `Plane with ${state.points.length} points, coloured by the ${state.view === "action" ? "cautious" : "ordinary"} action`);
+  }
+
+  function plane(canvas, cellColour, fills) {
+    const { context: c, width, height } = sharp(canvas);
+    if (cellColour) {
+      const { size } = state.grid;
+      const picture = document.createElement("canvas");
+      picture.width = picture.height = size;
+      const pixels = new ImageData(size, size);
+      for (let cell = 0; cell < size * size; cell++) pixels.data.set([...cellColour(cell), 255], 4 * cell);
+      picture.getContext("2d").putImageData(pixels, 0, 0);
+      c.imageSmoothingQuality = "high";
+      c.drawImage(picture, 0, 0, width, height);
+    }
+    const [left, right, bottom, top] = state.bounds;
+    const place = ({ x, y }) => [((x - left) / (right - left)) * width, ((top - y) / (top - bottom)) * height];
+    for (const one of state.points) {
+      const [x, y] = place(one);
+      mark(c, x, y, one.kind, `rgb(${fills[one.kind]})`);
+    }
+    if (state.pointer) {
+      const [x, y] = place(state.pointer);
+      c.strokeStyle = colour("ink");
+      c.lineWidth = 1.5;
+      c.beginPath();
+      for (const [dx, dy] of [[1, 0], [-1, 0], [0, 1], [0, -1]]) {
+        c.moveTo(x + 4 * dx, y + 4 * dy);
+        c.lineTo(x + 13 * dx, y + 13 * dy);
+      }
+      c.stroke();
+    }
+  }
+
+  /** A circle, a square or a triangle: classes differ by more than colour. */
+  function mark(c, x, y, kind, fill) {
+    c.beginPath();
+    if (kind === 0) c.arc(x, y, 4.5, 0, 7);
+    else if (kind === 1) c.rect(x - 4, y - 4, 8, 8);
+    else {
+      c.moveTo(x, y - 5.5);
+      c.lineTo(x + 5, y + 4);
+      c.lineTo(x - 5, y + 4);
+      c.closePath();
+    }
+    c.fillStyle = fill;
+    c.fill();
+    c.lineWidth = 1.5;
+    c.strokeStyle = colour("card");
+    c.stroke();
+  }
+
+  // Points
+  const place = (event, canvas) => {
+    const box = canvas.getBoundingClientRect();
+    const [left, right, bottom, top] = state.bounds;
+    return { x: left + ((event.clientX - box.left) / box.width) * (right - left), y: top - ((event.clientY - box.top) / box.height) * (top - bottom) };
+  };
+  const add = (where, kind) => {
+    if (state.points.length >= MOST_ROWS) {
+      status(`The plane is full: ${MOST_ROWS} points train here within seconds. For more, use fit_ensemble in Python.`);
+      return;
+    }
+    state.points.push({ ...where, kind });
+    $("live").textContent = `Point of class ${LABELS[kind]} added, ${state.points.length} in all.`;
+    changed();
+  };
+  for (const canvas of [$("plane-action"), $("plane-caution")]) {
+    canvas.addEventListener("pointermove", (event) => {
+      state.pointer = place(event, canvas);
+      draw();
+      point();
+    });
+    canvas.addEventListener("click", (event) => {
+      state.pointer = place(event, canvas);
+      add(state.pointer, state.kind);
+    });
+  }
+  $("plane-action").addEventListener("keydown", (event) => {
+    const [left, right, bottom, top] = state.bounds;
+    state.pointer ??= { x: (left + right) / 2, y: (bottom + top) / 2 };
+    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
+    const kind = { 1: 0, 2: 1, 3: 2, Enter: state.kind, " ": state.kind }[event.key];
+    if (!step && kind === undefined) return;
+    event.preventDefault();
+    if (step) {
+      state.pointer.x = Math.min(Math.max(state.pointer.x + 0.025 * step[0] * (right - left), left), right);
+      state.pointer.y = Math.min(Math.max(state.pointer.y + 0.025 * step[1] * (top - bottom), bottom), top);
+      draw();
+      point();
+    } else add({ ...state.pointer }, kind);
+  });
+
+  const take = (points, bounds, note) => {
+    const [left, right, bottom, top] = bounds;
+    const corner = { x: left + 0.78 * (right - left), y: bottom + 0.8 * (top - bottom) }; // somewhere to begin with
+    Object.assign(state, { points, bounds, note, pointer: corner });
+    changed();
+  };
+  $("table-clear").addEventListener("click", () => take([], PLAIN, ""));
+  $("table-undo").addEventListener("click", () => {
+    state.points.pop();
+    changed();
+  });
+  for (const button of document.querySelectorAll("[data-preset]")) {
+    button.addEventListener("click", () => take(PRESETS[button.dataset.preset](), PLAIN, ""));
+  }
+  async function open(file) {
+    if (!file) return;
+    try {
+      const { points, note } = readCsv(await file.text(), file.name);
+      take(points, boundsOf(points), note);
+    } catch (error) {
+      state.note = error.message; // stays beside what training has to say
+      status(error.message);
+      $("live").textContent = error.message;
+    }
+  }
+  $("csv").addEventListener("change", (event) => {
+    open(event.target.files[0]);
+    event.target.value = "";
+  });
+  const zone = $("dropzone");
+  zone.addEventListener("dragover", (event) => {
+    event.preventDefault();
+    zone.classList.add("over");
+  });
+  zone.addEventListener("dragleave", () => zone.classList.remove("over"));
+  zone.addEventListener("drop", (event) => {
+    event.preventDefault();
+    zone.classList.remove("over");
+    open(event.dataTransfer.files[0]);
+  });
+  radios(document.querySelector(".palette .segmented"), (button) => (state.kind = Number(button.dataset.class)));
+  radios(document.querySelector(".small-seg"), (button) => {
+    state.view = button.dataset.view;
+    draw();
+  });
+  const legend = () => {
+    $("plane-legend").replaceChildren(
+      ...LABELS.map((name, a) => {
+        const key = document.createElement("i");
+        key.className = "key";
+        key.style.background = colour(a === ASK ? "ask" : `class-${a}`);
+        const entry = document.createElement("span");
+        entry.append(key, a === ASK ? "asks" : `says ${name}`);
+        return entry;
+      }),
+    );
+  };
+  level.addEventListener("change", () => {
+    if (!state.here) return;
+    paint();
+    point();
+  });
+  document.addEventListener("look", () => {
+    legend();
+    draw();
+    point();
+  });
+  legend();
+  take(PRESETS.clusters(), PLAIN, "");
+
+  return {
+    enter() {
+      state.here = true;
+      draw();
+      paint();
+    },
+    leave() {
+      state.here = false;
+    },
+  };
+}
+
+/** The data's range with a margin, so that one sees what happens beyond it. */
+function boundsOf(points) {
+  const range = (values) => {
+    const low = Math.min(...values);
+    const high = Math.max(...values);
+    const margin = 0.45 * (high - low || 1);
+    return [low - margin, high + margin];
+  };
+  return [...range(points.map(({ x }) => x)), ...range(points.map(({ y }) => y))];
+}
+
+function scattered(count, make, seed) {
+  const uniform = uniformStream(seed);
+  const noise = () => normal(uniform);
+  return thinned(Array.from({ length: count }, (_, i) => make(i, uniform, noise))).points;
+}
+
+const PRESETS = {
+  clusters: () =>
+    scattered(72, (i, _, noise) => {
+      const [x, y] = [[-0.45, -0.3], [0.42, -0.4], [0.05, 0.45]][i % 3];
+      return { x: x + 0.09 * noise(), y: y + 0.09 * noise(), kind: i % 3 };
+    }, 3),
+  moons: () =>
+    scattered(100, (i, uniform, noise) => {
+      const angle = Math.PI * uniform();
+      const flip = i % 2 ? -1 : 1;
+      return { x: (flip * 0.5 * Math.cos(angle)) + flip * -0.18 + 0.035 * noise(), y: flip * (0.5 * Math.sin(angle) - 0.14) + 0.035 * noise(), kind: i % 2 };
+    }, 4),
+  ring: () =>
+    scattered(110, (i, uniform, noise) => {
+      const angle = 2 * Math.PI * uniform();
+      const radius = (i % 3 ? 0.62 : 0.13) + 0.035 * noise();
+      return { x: radius * Math.cos(angle), y: radius * Math.sin(angle), kind: i % 3 ? (Math.cos(angle) > 0 ? 1 : 2) : 0 };
+    }, 5),
+};
