@@ -458,7 +458,7 @@ CALLS = [
     Call("RewardEnsemble", "RewardEnsemble.load(None)", INVALID, "folder=None must be a path"),
     Call("RewardEnsemble", 'RewardEnsemble.load("a" * 5000)', INVALID, "cannot be a path (File name too long)"),
     Call("RewardEnsemble", 'RewardEnsemble.load("ask-for-help", network=3)', INVALID, "network is a int"),
-    Call("RewardEnsemble", 'RewardEnsemble.load("ask-for-help", network=lambda: None)', BAD, "leave network out"),
+    Call("RewardEnsemble", 'RewardEnsemble.load("ask-for-help", network=lambda: None)', BAD, "is built in"),
     Call("RewardEnsemble", 'RewardEnsemble.load("driving", network=belief.network)', BAD, "leave network out"),
     Call("RewardEnsemble", 'RewardEnsemble.load("nowhere")', MISSING, "nowhere/ensemble.json: there is no such file"),
     Call("RewardEnsemble", 'RewardEnsemble.load("text")', BAD, "text/ensemble.json: not a whole JSON file"),

@@ -1,4 +1,4 @@
-"""What the documentation site needs beyond `docs/`: published figures, the playground, links to files that are not pages, examples.
+"""What the documentation site needs beyond `docs/`: published figures, the playground, links to other files, examples.
 
 The pages are written to read well on a git host, where `../results/...` and `../examples/...` are files beside `docs/`. The
 site contains only `docs/`, so this module adds the figures of published runs to it and replaces other such links by the file's

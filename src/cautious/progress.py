@@ -41,7 +41,7 @@ class ProgressTracker:
     """
 
     def __init__(self, num_pieces: int, progress: Progress | None) -> None:
-        """Begin with no step done; without `progress` nobody is told, but pieces can still be stopped."""
+        """Begin with no step done; without `progress` nothing is reported, but pieces can still be stopped."""
         self._steps = [0] * num_pieces
         self._done = 0
         self._begun = 0

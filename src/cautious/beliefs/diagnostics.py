@@ -41,8 +41,8 @@ UNNOTICED = 0.1
 Far below `BLIND`, so as not to cry wolf over forty rows."""
 
 INSIDE = "between clusters"
-"""The kind that lies inside the range of the data, and of which nothing is said by itself. Half-way between two clusters models
-interpolate, and agree, whatever the prior: no setting cures it, so a warning would come with every such table;
+"""The kind that lies inside the range of the data, and for which there is no separate warning. Half-way between two clusters
+models interpolate, and agree, whatever the prior: no setting cures it, so a warning would come with every such table;
 `Diagnosis.departures` has the share, and 'cautious train' prints it."""
 
 FEW = 20
@@ -376,9 +376,9 @@ def _worth_it(rewards: Tensor) -> Tensor:
 
 
 def _robust_policy(rewards: Tensor, level: KofN = LEVEL) -> Tensor:
-    """The best k-of-N policy that some iterations come to in each state on its own: [M, S, A] -> [S, A].
+    """About the best k-of-N policy in each state by itself: [M, S, A] -> [S, A].
 
-    What `CautiousPolicy` does, in the few lines that a look needs; the solvers' room builds on this one.
+    A short k-of-N CFR with plain regret matching and without a certificate, as `beliefs` may not import `solvers`.
     """
     opinions = rewards.transpose(0, 1).contiguous()  # [S, M, A]
     policy = uniform_policy(len(opinions), rewards.shape[-1])

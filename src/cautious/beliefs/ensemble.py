@@ -297,7 +297,7 @@ def shipped_folder(folder: Path | str) -> Path:
     path = as_path(folder, "folder")
     if str(path) not in SHIPPED_NAMES or (path / DESCRIPTION).exists():
         return path
-    if path.exists():  # one's own, perhaps unfinished: another belief in its place would pass for it
+    if path.exists():  # a user's folder of that name: do not load the shipped belief in its place
         raise MissingFileError(
             f"{path}: what has this name here holds no belief ({DESCRIPTION} is not there). For the belief that comes with the "
             "package, rename it or work in another folder."

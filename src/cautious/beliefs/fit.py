@@ -121,7 +121,8 @@ def fit_ensemble(
         belief.familiar = FamiliarSpread.of(model_spread(predictions).cpu())
         belief.diagnosis = examine(belief, states[familiar], predictions, table[held_out], seed)
         for sentence in belief.diagnosis.concerns:
-            warnings.warn(sentence, BeliefWarning, stacklevel=3)  # past the guard of threads
+            # Level 3 is past the wrapper `single_threaded`: the warning points at the caller.
+            warnings.warn(sentence, BeliefWarning, stacklevel=3)
     return belief
 
 

@@ -6,14 +6,16 @@ with the distance from them, for each model and action with a random height and 
 
     p_i(x, a) = h_ia · max(0, d_a(x) / q_a(x) - 1),    h_ia = width · w_a · f_a · c_ia,    c_ia ~ N(0, 1)
 
-d_a is the mean distance from x to the three nearest familiar rows in which action a was tried, between *whitened* rows, so
-that features that move together count once. The covariance is that of what the rewards do not explain (where rewards tell
-classes apart, the covariance within a class): between two classes is then as far as it should be. q_a is the distance that
-is usual there: what three quarters of those rows stay below themselves, seen as new ones by the others; or more where the
-three nearest have larger distances of their own, since a kind of rows that is rare but known lies less densely. w_a is the
-deviation of the action's own rewards, so that an action that always paid the same, in many rows and all over the familiar
-ones, is never in doubt. f_a >= 1 makes the prior steeper where familiar distances are much alike, as they are in many
-dimensions: there even half as far again is far.
+- d_a(x): mean distance to the three nearest familiar rows in which action a was tried. Rows are whitened, so that features
+  that move together count once, by the covariance that the rewards do not explain (where rewards tell classes apart, the
+  covariance within a class): otherwise the way from one class to another would look short.
+- q_a(x): the usual distance there. Three quarters of the familiar rows are nearer to the others (cross-validated); more where
+  the three nearest rows are far from others themselves, since rows of a rare but known kind lie less densely.
+- w_a: deviation of the action's own rewards. An action that always paid the same, in many rows all over the familiar ones, is
+  never in doubt.
+- f_a >= 1: steeper where familiar distances are much alike, as in many dimensions. There 1.5 times the usual distance is
+  already unusual.
+- c_ia: drawn from (seed, i) for each action.
 
 Models come in pairs with opposite heights: the mean of an even number of them, which the ordinary policy follows, has no
 prior.

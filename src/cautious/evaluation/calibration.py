@@ -282,7 +282,7 @@ def _warn_of_no_caution(
 def _warn_of_no_referral(
     few: str, num_states: int, at_most: float, num_infinite: int, unit: FamiliarSpread | None
 ) -> None:
-    """Say why no finite threshold came out: too few states, a unit of nought, or a policy that departs by itself."""
+    """Say why no finite threshold came out: too few states, a unit of 0, or a policy that departs by itself."""
     if unit is not None and unit.unit == 0:  # wherever the policy departs, models differ: this comes first
         cause = (
             f"disagreement is infinite in {num_infinite} of {num_states} familiar states, more than {at_most:g} allows: its "
@@ -296,7 +296,9 @@ def _warn_of_no_referral(
             "ordinary one."
         )
     text = few or cause
-    warnings.warn(f"{text} A threshold that refers nothing came out.", CalibrationWarning, stacklevel=4)
+    warnings.warn(
+        f"{text} The threshold returned is infinite: the safe action is never taken.", CalibrationWarning, stacklevel=4
+    )
 
 
 # Cross-fitting: decisions about the training states by models that never saw them

@@ -147,7 +147,7 @@ class SparseLU:
 class MixingSolver:
     """Sparse systems I - γP whose factors would fill up: the Neumann series, with its tail summed in closed form.
 
-    Chains whose LU factors fill up are chains that mix. Pⁱb then becomes a constant vector c·1 after some tens of products
+    Chains whose LU factors fill up usually mix quickly. Pⁱb then becomes a constant vector c·1 after some tens of products
     (and (Pᵀ)ⁱb stationary), from where on the series is geometric: Σ_{i>=k} γⁱPⁱb = γᵏ/(1-γ) c·1. A chain that does not
     mix within `MIXING_STEPS` products is factorised densely instead.
     """

@@ -48,7 +48,7 @@ class Decision:
         return departs(self.action, self.ordinary)
 
     def opinions(self) -> Tensor:
-        """What each model says each action pays, [M, B, A]; computed on demand."""
+        """What each model says each action pays, [M, B, A]; kept, not copied."""
         return self._opinions()
 
 

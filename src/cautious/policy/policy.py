@@ -1,4 +1,4 @@
-"""`CautiousPolicy`: a belief and a solver behind one `decide`, and behind the `predict` that Stable-Baselines3's users know.
+"""`CautiousPolicy`: a belief and a solver behind one `decide`, and with a Stable-Baselines3-style `predict`.
 
 What `decide` does in each state, where actions do not move the world:
 

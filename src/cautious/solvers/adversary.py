@@ -9,7 +9,8 @@ models and give each the weight that it has on average over all draws of N (`Kof
 Two ways to rank. `JointAdversary` ranks the models by the value of the whole policy (all-states regime, MDPs).
 `PerStateAdversary` ranks them in each state anew, by that state's value alone (single-state regime). Both have the same
 methods: `respond` in each iteration, `pop_exact_values` for the history, `average_mixtures` for the certificate. Only exact
-weights are points of the risk envelope, so only they are averaged.
+weights are points of the risk envelope (`solvers.certificate`), so only they are averaged: 1/k on k drawn models is in general
+no convex combination of permuted rank weights, only its average over all draws is.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class ModelQueue:
         self._shuffles: dict[int, Tensor] = {}
 
     def draw(self, level: KofN, t: int) -> Tensor:
-        """Model indices [R, N] of iteration `t`, in the order of the models: ties then fall as when all are ranked."""
+        """Model indices [R, N] of iteration `t`, by model number: ties then break as in the exact ranking."""
         draws_per_shuffle = self._num_models // level.n
         first = (t % draws_per_shuffle) * level.n
         return self._shuffle(t // draws_per_shuffle)[:, first : first + level.n].sort(dim=1).values

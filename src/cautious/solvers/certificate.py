@@ -1,7 +1,8 @@
 """How far a policy is from the best possible one: bounds that hold for every policy, whatever the solver did.
 
-The k-of-N value of a policy is the lowest return that any mixture of the reward functions in the risk envelope gives it.
-So any one mixture r̄ of the envelope bounds all policies at once:
+The *risk envelope* is the convex hull of all permutations of the rank weights. These weights never increase with the rank, so
+giving the largest of them to the lowest return minimises Σ_m w_m V_m (rearrangement inequality): the k-of-N value of a policy
+is the lowest return that a mixture of the envelope gives it. So any one mixture r̄ of the envelope bounds all policies at once:
 
     max_π value(π)  <=  max_π return(π; r̄)                                   upper: the ordinary optimum under r̄
 

@@ -229,7 +229,7 @@ class History:
 def better_policy(policy: Tensor, value: Tensor, best: Tensor, best_value: Tensor) -> tuple[Tensor, Tensor]:
     """`policy` [B, S, A] where its value ([B], or [B, S] per state) is at least the best so far, with that value.
 
-    Of equally good policies the later: in states that the value does not depend on, it has come further.
+    On ties keep the later iterate: it is closer to converged in states that do not affect the value.
     """
     better = value >= best_value
     chosen = better.reshape(better.shape + (1,) * (policy.dim() - better.dim()))

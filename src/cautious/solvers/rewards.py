@@ -44,7 +44,7 @@ class DenseRewards:
         self.device = rewards.device
         small = 8 * rewards.numel() <= FLOAT64_BYTES
         self._dtype = torch.float64 if small else rewards.dtype
-        # Small ones are copied, so that a certificate asked for later does not see what became of the caller's array.
+        # Small ones are copied, so that a certificate asked for later is not affected if the caller later changes the array.
         self.tensor = rewards.clone(memory_format=torch.contiguous_format) if small else rewards.contiguous()
 
     def rewards_for(self, indices: Tensor, states: slice = slice(None)) -> Tensor:

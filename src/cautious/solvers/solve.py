@@ -1,7 +1,7 @@
 """`solve_bandit` and `solve_mdp`: check what is asked for, run k-of-N CFR (`solvers.cfr`), return a `Solution`.
 
-Defaults are defined here and nowhere else. `PAPER` is what the paper does; `solve_bandit`, `solve_mdp` and the experiments
-take it. `USER` is what the rest of the package takes: exact rank weights, so that the same question has the same answer.
+Defaults for users are defined here. `PAPER` is what the paper does; `solve_bandit` and `solve_mdp` take it. `USER` is what
+the rest of the package takes: exact rank weights, so that the same question has the same answer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SolverDefaults(NamedTuple):
 PAPER = SolverDefaults(Sampling.QUEUE, num_iterations=100)
 """Section 4 and App. B.2."""
 USER = SolverDefaults(Sampling.EXACT, num_iterations=200)
-"""Of `CautiousPolicy`."""
+"""Of `CautiousPolicy` in an MDP, on a GPU or with queue sampling."""
 COMMAND_ITERATIONS = 1000
 """T of `cautious solve` with the sampling of `USER`: it is run once, so it may take longer for a smaller gap."""
 STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE = 300, 1e-4

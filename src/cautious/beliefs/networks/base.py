@@ -17,7 +17,7 @@ from cautious.beliefs.networks.vector import Standardizer, VectorNetwork
 from cautious.errors import BadFileError, InvalidInputError
 
 LARGEST = 2**24
-"""No size in a file is taken for one from here on."""
+"""Sizes in a file from this one on are rejected as damaged."""
 
 
 class Network(Protocol):
@@ -92,7 +92,7 @@ def restored(found: dict[str, Any], path: Any, given: Any = None) -> Network:
     name = found.get("network")
     if callable(given) and not hasattr(given, "predict"):
         if name != ModuleNetwork.name or not _shape(found.get("state_shape")):
-            raise BadFileError(f"{path}: network {name!r} was not made by a function of one's own; leave network out.")
+            raise BadFileError(f"{path}: network {name!r} is built in; load it without `network`.")
         return _as_described(
             ModuleNetwork(given, torch.zeros(2, *found["state_shape"], dtype=torch.float32)), found, path
         )

@@ -200,7 +200,7 @@ def _in_float32() -> Iterator[None]:
 
 
 def as_inputs(states: Any, shape: tuple[int, ...] | None = None) -> Tensor:
-    """Inputs [S, ...] as precise as they come, checked to be numbers of float32 and of the given shape behind S."""
+    """Inputs [S, ...] in float64 if they come so, checked to fit the range of float32 and of the given shape behind S."""
     inputs = as_float_tensor(states, "inputs")
     if inputs.dim() and not len(inputs):
         raise InvalidInputError(f"inputs: there are none (shape {list(inputs.shape)}); give one row at least.")

@@ -1,7 +1,7 @@
 """The default network for vectors, M of them stacked, and the units that it learns in.
 
 Features and rewards come as they were measured; the network sees them about as large as 1. Rewards have one unit for all
-actions, or, with a prior, each action has its own mean and deviation. Models then learn every action as well as any other, and
+actions, or, with a prior, each action has its own mean and deviation. Each action then counts equally in the loss, and
 one that always paid the same is predicted to pay that anywhere.
 """
 
@@ -53,7 +53,7 @@ class Standardizer:
 
         With `each_action`, the mean and deviation of each action's rewards too.
 
-        What is constant has scale 1, or one that leaves nothing of its rounding.
+        A constant feature gets scale 1, or a scale so large that its rounding noise is divided away.
         """
         rounding = ROUNDING if states.dtype == torch.float32 else ROUNDING_FLOAT64
         rows = states.double()
