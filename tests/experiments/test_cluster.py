@@ -321,7 +321,7 @@ def test_reproduce_driving_on_a_cluster_twice(address, smoke_run, tmp_path):
     done = subprocess.run(call, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "seed 1: training" in done.stderr
-    assert "how many runs reproduce it" in done.stdout
+    assert "how many runs reproduce them" in done.stdout
     assert_same_run(smoke_run("driving"), Store.open(tmp_path / "seed-0"))
     assert Store.open(tmp_path / "seed-1").manifest["settings"]["training"]["seed"] == 1
     ledger = json.loads((tmp_path / "repeats.json").read_text())
