@@ -25,13 +25,13 @@ class Calibrate:
     fails. A share of 5 % needs at least 59 states; 40 states can show 7.2 %. If all your rows were used for training, pass
     them as --data: the belief is retrained a few times, each time without a part of the rows, and decides about that part.
 
-    Example: cautious calibrate --belief belief --states familiar.csv --at-most 0.05
+    Example: cautious calibrate --belief belief --states fresh.csv --at-most 0.05
 
     Example: cautious calibrate --belief belief --data log.csv --folds 5 --at-most 0.05
 
     With --fallback ACTION, an action known to be safe, it finds the disagreement above which to take that action.
 
-    Example: cautious calibrate --belief belief --states familiar.csv --fallback ask --at-most 0.05
+    Example: cautious calibrate --belief belief --states fresh.csv --fallback ask --at-most 0.05
     """
 
     belief: Path

@@ -46,7 +46,7 @@ class Solve:
     Example: cautious solve --belief belief --states new.csv --level 1-of-20 --out decisions
 
     If one action is known to be safe, --fallback adds a simple rule beside the levels: act as usual, but take the safe action
-    where the models differ more than in familiar states. The rule refers every unusual row; the levels need no safe action, and
+    where the models differ more than in familiar states. It does so in every unusual row; the levels need no safe action, and
     depart only where the models disagree about the best action.
 
     Example: cautious solve --belief belief --states new.csv --fallback ask --at-most 0.05 --out decisions

@@ -32,7 +32,7 @@ class Train:
 
     Then choose a level and decide, on the command line or in Python:
 
-    cautious calibrate --belief belief --states familiar.csv --at-most 0.05
+    cautious calibrate --belief belief --states fresh.csv --at-most 0.05
 
     cautious solve --belief belief --states new.csv --level 1-of-20
 

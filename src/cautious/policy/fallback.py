@@ -28,9 +28,9 @@ ORDINARY = KofN(1, 1)
 class FallbackRule:
     """Takes a named action where the models differ more than they do in familiar states, and follows a policy elsewhere.
 
-    For users who have a safe action: k-of-N needs none, and is careful only where the *decision* is in doubt; this rule refers
-    every unusual state to the safe action. Its threshold is in units of `Decision.disagreement`: 1 refers about one familiar
-    state in twenty. `cautious.calibrate` finds the threshold for any other share, with a guarantee.
+    For users who have a safe action: k-of-N needs none, and is careful only where the *decision* is in doubt; this rule takes
+    the safe action in every unusual state. Its threshold is in units of `Decision.disagreement`: at 1 it does so in about
+    one familiar state in twenty. `cautious.calibrate` finds the threshold for any other share, with a guarantee.
 
     >>> models = torch.tensor([[[1.0, 0.3], [1.0, 0.3]], [[1.0, 0.3], [0.6, 0.3]]])  # state 1: they differ
     >>> rule = FallbackRule(models, action=1, threshold=0.1)

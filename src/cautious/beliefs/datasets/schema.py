@@ -40,7 +40,8 @@ class OutcomeColumns:
         if logged == bool(self.rewards) or (self.action is None) != (self.reward is None):
             raise InvalidInputError(
                 "a table needs the columns of what was done and what it paid (action and reward), or one column for each "
-                "action with what it paid, empty where it was not tried (rewards): name the one or the other."
+                "action with what it paid, empty where it was not tried (rewards): name the one or the other, on the command "
+                "line by --action COLUMN --reward COLUMN, or by --rewards COLUMN COLUMN ..."
             )
         if len(set(self.columns)) < len(self.columns):
             raise InvalidInputError(f"{', '.join(map(repr, self.columns))}: a column is named twice.")
