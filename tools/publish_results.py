@@ -101,7 +101,7 @@ def publish(name: str, run: Path) -> None:
         arrays = {key: array for key, array in store.arrays(stage).items() if not key.startswith("samples-")}
         copy.save(stage, store.numbers(stage), arrays, provenance=store.provenance(stage))
     for stage, (findings, made_by) in earlier.items():
-        copy.save(stage, *findings, provenance=copy.unlike_the_manifest(made_by))
+        copy.save(stage, *findings, provenance=copy.entries_unlike_manifest(made_by))
 
 
 def published_before(target: Path, store: Store) -> dict[str, tuple[StageResult, dict[str, Any]]]:

@@ -89,13 +89,13 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path, monkeypatch, number):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(WriteError, match="then run the same again"), store.alone():
+    with pytest.raises(WriteError, match="then run the same again"), store.locked():
         pass
     with pytest.raises(WriteError, match="then run the same again"):
         Store.create(tmp_path / "new", "driving", {})
     monkeypatch.undo()
     assert not (tmp_path / "new" / "manifest.json").exists()
-    with store.alone():
+    with store.locked():
         pass
 
 

@@ -18,7 +18,7 @@ HOLD = """
 import sys, time
 from cautious.experiments.driving.experiment import experiment_at
 from cautious.experiments.store import Store
-with Store.create(sys.argv[1], "driving", experiment_at("smoke").as_settings()).alone():
+with Store.create(sys.argv[1], "driving", experiment_at("smoke").as_settings()).locked():
     print("holding", flush=True)
     time.sleep(60)
 """
@@ -34,7 +34,7 @@ def test_a_second_process_is_refused_until_the_first_is_gone_even_if_killed(tmp_
         os.kill(first.pid, signal.SIGKILL)
         first.wait(timeout=10)
         time.sleep(0.1)
-        with Store.open(tmp_path).alone():
+        with Store.open(tmp_path).locked():
             pass
     finally:
         first.kill()

@@ -99,10 +99,10 @@ def mixing_world(num_states: int, num_actions: int = 2) -> TabularMDP:
 def test_each_kind_of_world_gets_the_solver_that_suits_it(generator):
     structured = TabularMDP(grid_world(24), np.full(576, 1 / 576), 0.9)
     policy = uniform_policy(1, 576, 4)
-    assert isinstance(structured.dynamics.systems(policy, 0.9), SparseLU)
+    assert isinstance(structured.dynamics.factorise(policy, 0.9), SparseLU)
     mixing = mixing_world(400)
-    assert isinstance(mixing.dynamics.systems(uniform_policy(1, 400, 2), 0.9), MixingSolver)
-    assert isinstance(mixing_world(50).dynamics.systems(uniform_policy(1, 50, 2), 0.9), DenseLU)
+    assert isinstance(mixing.dynamics.factorise(uniform_policy(1, 400, 2), 0.9), MixingSolver)
+    assert isinstance(mixing_world(50).dynamics.factorise(uniform_policy(1, 50, 2), 0.9), DenseLU)
 
 
 def test_an_iterative_solve_is_exact_too(generator):

@@ -79,7 +79,7 @@ class Store:
         """
         path = Path(folder) / MANIFEST
         if not path.exists():
-            with _alone_in(Path(folder)):
+            with _lock_of(Path(folder)):
                 if not path.exists():  # another process may have written it before this one had the lock
                     manifest = {"format": FORMAT, "experiment": experiment, "settings": dict(settings)} | provenance()
                     save_json(path, manifest | ({} if origins is None else {"origins": dict(origins)}))
@@ -102,9 +102,9 @@ class Store:
         return cls(Path(folder), manifest)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Hold the folder's lock for the duration of the block; refuse the folder if another process has it."""
-        with _alone_in(self.folder):
+        with _lock_of(self.folder):
             self._tidy()
             yield
 
@@ -150,7 +150,7 @@ class Store:
             pieces, provenance = self.parts(stage), {}
             for piece in pieces.stages():
                 provenance |= pieces.provenance(piece)
-            provenance |= self.unlike_the_manifest(_flat(identity()))
+            provenance |= self.entries_unlike_manifest(_flat(identity()))
         checksums = dict(files or {})
         if arrays:
             path = self._path(stage, "safetensors")
@@ -170,14 +170,14 @@ class Store:
 
     def made_by(self, stage: str) -> dict[str, Any]:
         """Commit and versions that made a finished stage, complete."""
-        return self._begun_with() | self.provenance(stage)
+        return self._manifest_entries() | self.provenance(stage)
 
-    def unlike_the_manifest(self, made_by: Mapping[str, Any]) -> dict[str, Any]:
+    def entries_unlike_manifest(self, made_by: Mapping[str, Any]) -> dict[str, Any]:
         """The entries of commit and versions that differ from the manifest's."""
-        of_manifest = self._begun_with()
+        of_manifest = self._manifest_entries()
         return {name: value for name, value in made_by.items() if of_manifest.get(name) != value}
 
-    def _begun_with(self) -> dict[str, Any]:
+    def _manifest_entries(self) -> dict[str, Any]:
         return _flat({name: self.manifest[name] for name in identity() if self.manifest.get(name) is not None})
 
     def arrays(self, stage: str) -> dict[str, Tensor]:
@@ -223,7 +223,7 @@ class Store:
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+def _lock_of(folder: Path) -> Iterator[None]:
     """Hold a folder's lock for the duration of the block; refuse the folder if another process has it.
 
     The operating system holds the lock, so that a process that is killed leaves none behind.

@@ -58,7 +58,7 @@ class Transitions:
             rows = self._product.dot(state_values)
         return rows.reshape(len(state_values), self.num_states, self.num_actions)
 
-    def systems(self, policy: Tensor, discount: float) -> DenseLU | SparseLU | MixingSolver:
+    def factorise(self, policy: Tensor, discount: float) -> DenseLU | SparseLU | MixingSolver:
         """A solver of I - γ P_π for each policy of the batch [B, S, A]."""
         # Which of the three ways depends on the world alone, so that it does not change from one policy to the next.
         if not self.is_sparse or self.num_states <= BATCHED_LU_SIZE:
@@ -121,7 +121,7 @@ class PolicyEvaluation:
         self._transitions = transitions
         self._policy = policy
         self._discount = discount
-        self._factors = transitions.systems(policy, discount)
+        self._factors = transitions.factorise(policy, discount)
 
     def occupancy(self, initial_state_dist: Tensor) -> Tensor:
         """Discounted future state distribution from the initial one, d(s) = (1-γ) Σ_i γ^i P[S_i = s].

@@ -180,10 +180,10 @@ def train_shard(
         started = time.monotonic()
         # A kernel that trains whole epochs cannot resume in the middle of one: the plain path finishes it first.
         if train_epochs is None or state.batch:
-            train_epoch(problem, settings, state, sampler, checkpointer.pause_if_due)
+            train_epoch(problem, settings, state, sampler, checkpointer.report_if_due)
         else:
             train_epochs(state, settings, min(num_epochs, settings.num_epochs - state.epoch))
-        checkpointer.pause()
+        checkpointer.report_and_save()
         num_epochs = _epochs_per_call(num_epochs, time.monotonic() - started, settings.num_epochs)
     if unfinished:
         checkpointer.save()
@@ -315,14 +315,14 @@ class _Checkpointer:
         self._state = state
         self._save = save
         self._report = report
-        self._paused = self._written = time.monotonic()
+        self._reported = self._written = time.monotonic()
 
-    def pause_if_due(self) -> None:
-        """Pause about once a second."""
-        if time.monotonic() - self._paused > CALL_SECONDS:
-            self.pause()
+    def report_if_due(self) -> None:
+        """Report about once a second."""
+        if time.monotonic() - self._reported > CALL_SECONDS:
+            self.report_and_save()
 
-    def pause(self) -> None:
+    def report_and_save(self) -> None:
         """Report; save, if the last time was a while ago, or if the report raises to stop the training."""
         try:
             if self._state.parameters.is_cuda:
@@ -331,8 +331,8 @@ class _Checkpointer:
         except BaseException:
             self.save()
             raise
-        self._paused = time.monotonic()
-        if self._paused - self._written > CHECKPOINT_SECONDS:
+        self._reported = time.monotonic()
+        if self._reported - self._written > CHECKPOINT_SECONDS:
             self.save()
 
     def save(self) -> None:

@@ -58,7 +58,7 @@ def trained_belief(folder: Path | None, out: Path, progress: TitledProgress | No
             return RewardEnsemble.load(known / "belief")
     experiment = experiment_at("demo")
     store = Store.create(out, "driving", experiment.as_settings())
-    with store.alone():
+    with store.locked():
         return load_or_train(experiment, store, experiment.default_probability, progress=progress)
 
 

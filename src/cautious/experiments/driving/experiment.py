@@ -114,7 +114,7 @@ def run_driving(
     """
     store = Store.create(folder, "driving", experiment.as_settings())
     executor = executor or LocalExecutor()
-    with store.alone():
+    with store.locked():
         missing = [p for p in experiment.probabilities if not store.has(stage_name(p))]
         # All p < 1 share one belief; p = 1 has its own, because its familiar world has fewer pairs of states.
         groups = [group for group in ([p for p in missing if p < 1], [p for p in missing if p == 1]) if group]

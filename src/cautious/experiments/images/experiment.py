@@ -73,7 +73,7 @@ def run_images(
     settings = {**experiment.as_settings(), "data": images.described()}
     store = Store.create(folder, experiment.task, settings, images.origins())
     executor = executor or LocalExecutor()
-    with store.alone():
+    with store.locked():
         executor.run_all(
             [partial(_run_variant, experiment, each, store, images, device, progress, executor) for each in variants]
         )
