@@ -216,7 +216,7 @@ def test_on_average_the_rate_is_the_levels_own():
 def test_forty_states_are_told_what_they_can_show():
     """With none departing, 40 states rule out 1 - 0.05^(1/40) = 7.2 %; 5 % with confidence 1 - 0.95^40 = 0.87."""
     policy = CautiousPolicy(belief_with(0, 40, 4), "1-of-2", num_iterations=2)
-    with pytest.warns(CalibrationWarning, match=r"40 show at most 0\.072 .* at most 0\.05 with confidence 0\.87"):
+    with pytest.warns(CalibrationWarning, match=r"40 show at most 0\.0722 .* at most 0\.05 with confidence 0\.871"):
         calibrate(policy, range(40), at_most=0.05, progress=False)
     assert calibrate(policy, range(40), at_most=0.0722, progress=False).level == KofN(1, 2)
     assert calibrate(policy, range(40), at_most=0.05, confidence=0.87, progress=False).level == KofN(1, 2)

@@ -28,7 +28,7 @@ def server():
 
 @pytest.fixture(scope="session")
 def chromium():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install 'cautious[browser]'")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
     path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
     if path is None:
         pytest.skip("no chromium: apt-get install chromium, or name one in the variable CHROMIUM")

@@ -259,8 +259,8 @@ def _too_few(num_states: int, at_most: float, confidence: float, guarantee: Guar
     average = f' On average (guarantee="average") {on_average} are enough.' if on_average <= num_states else ""
     return (
         f"{few} with confidence {confidence:g}; {enough} allow more. If nothing departs in any of them, {num_states} show at "
-        f"most {smallest_rate(num_states, confidence):.2g} with this confidence, or at most {at_most:g} with confidence "
-        f"{likely:.2g}.{average} To use the states of the training too, pass them with their rewards (cross-fitting)."
+        f"most {smallest_rate(num_states, confidence):.3g} with this confidence, or at most {at_most:g} with confidence "
+        f"{likely:.3g}.{average} To use the states of the training too, pass them with their rewards (cross-fitting)."
     )
 
 
