@@ -1,14 +1,26 @@
 """How far a policy is from the best possible one: bounds that hold for every policy, whatever the solver did.
 
-The *risk envelope* is the convex hull of all permutations of the rank weights. These weights never increase with the rank, so
-giving the largest of them to the lowest return minimises Σ_m w_m V_m (rearrangement inequality): the k-of-N value of a policy
-is the lowest return that a mixture of the envelope gives it. So any one mixture r̄ of the envelope bounds all policies at once:
+The *risk envelope* is the convex hull of all permutations of the rank weights. In four steps:
 
-    max_π value(π)  <=  max_π return(π; r̄)                                   upper: the ordinary optimum under r̄
+1. Rank weights never increase with the rank, so giving the largest of them to the lowest return minimises Σ_m w_m V_m(π)
+   (rearrangement inequality): the k-of-N value of a policy is the least Σ_m w_m V_m(π) over the weights w of the envelope.
+2. Returns are linear in the reward function: Σ_m w_m V_m(π) = return(π; r̄) with the mixture r̄ = Σ_m w_m r_m.
+3. So any one mixture r̄ with weights of the envelope bounds all policies at once:
 
-and the exact value of the policy in hand is the lower bound. The averages of the adversary's exact mixtures are points of
-the envelope, and the bound they give comes down to the optimum as the regret per iteration vanishes. Exploitability is the
-same measure for games.
+       max_π value(π)  <=  max_π return(π; r̄)                                upper: the ordinary optimum under r̄
+
+   The exact value of the policy in hand is the lower bound.
+4. Each exact answer of the adversary has one permutation of the rank weights as its weights; an average of such answers is in
+   the hull. Where rounding ranks two nearly equal models the wrong way round, the weights are still a permutation: the bound
+   may be a little looser, but holds.
+
+How fast the gap closes: with r̄ the average of the exact answers r̄^t to the iterates π^t, and R^T the regret (Theorem 1),
+
+    upper = max_π 1/T Σ_t return(π; r̄^t)  <=  1/T Σ_t return(π^t; r̄^t) + R^T/T  =  mean value of the iterates + R^T/T
+
+so the best iterate is certified within R^T/T, at most C^T / ((1-γ) T). With the queue, regret is measured against the sampled
+answers, whose mean over all draws is the exact answer: there the same holds in expectation (Theorem 2 bounds the noise).
+Exploitability is the same measure for games.
 """
 
 from __future__ import annotations

@@ -75,10 +75,11 @@ def play_states(
 
     def play(task: int) -> None:
         states = slice(task * size, (task + 1) * size)
-        own = np.ascontiguousarray(rewards[:, states].permute(1, 2, 0).double().numpy())  # [s, A, M]
+        state_rewards = np.ascontiguousarray(rewards[:, states].permute(1, 2, 0).double().numpy())  # [s, A, M]
         # Fresh arrays: a view of a larger one has another type, for which the functions would be compiled again.
-        played, certified = np.empty((len(levels), len(own), num_actions)), np.empty((2, len(levels), len(own)))
-        _play(own, weights, num_iterations, float(tolerance), played, certified)
+        count = len(state_rewards)
+        played, certified = np.empty((len(levels), count, num_actions)), np.empty((2, len(levels), count))
+        _play_batch(state_rewards, weights, num_iterations, float(tolerance), played, certified)
         policy[:, states], bounds[:, :, states] = played, certified
         tracker.report(task)
 
@@ -102,13 +103,13 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 @compiled
-def _play(rewards, rank_weights, num_iterations, tolerance, policy, bounds):  # type: ignore[no-untyped-def]
+def _play_batch(rewards, rank_weights, num_iterations, tolerance, policy, bounds):  # type: ignore[no-untyped-def]
     """Play all states [s, A, M] at all levels [L, M] into `policy` [L, s, A] and `bounds` [2, L, s]."""
     for state in range(rewards.shape[0]):
-        own = rewards[state]
-        limit = tolerance * (own.max() - own.min())
+        state_rewards = rewards[state]
+        limit = tolerance * (state_rewards.max() - state_rewards.min())
         for level in range(rank_weights.shape[0]):
-            lower, upper = _game(own, rank_weights[level], num_iterations, limit, policy[level, state])
+            lower, upper = _game(state_rewards, rank_weights[level], num_iterations, limit, policy[level, state])
             bounds[0, level, state] = lower
             bounds[1, level, state] = upper
 
@@ -143,7 +144,7 @@ def _game(rewards, rank_weights, num_iterations, limit, best):  # type: ignore[n
         upper = min(upper, largest / total, largest_recent / recent)
         positive = 0.0
         for a in range(num_actions):
-            regret[a] = max(0.0, regret[a] + mixture[a] - value)
+            regret[a] = max(0.0, regret[a] + mixture[a] - value)  # value = Σ_b π(b) r̄(b)
             positive += regret[a]
         for a in range(num_actions):
             policy[a] = regret[a] / positive if positive > 0.0 else 1.0 / num_actions
