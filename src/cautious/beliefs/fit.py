@@ -100,14 +100,17 @@ def fit_ensemble(
     familiar, held_out = _split(~table.isnan(), validation_fraction, seed)
     weights = None if loss_weights is None else as_float_tensor(loss_weights, "loss_weights")
     problem = _training_problem(network, states[familiar], table[familiar], weights, each_action=width > 0)
-    place = resolve_device(device)
+    device_used = resolve_device(device)
     folder = None if checkpoint_dir is None else as_folder(checkpoint_dir, "checkpoint_dir")
-    trained = train(problem, settings, device=place, checkpoint_dir=folder, progress=as_progress(progress, "training"))
+    shown = as_progress(progress, "training")
+    trained = train(problem, settings, device=device_used, checkpoint_dir=folder, progress=shown)
     if not bool(trained.parameters.isfinite().all()):
         raise InvalidInputError(
             f"learning_rate={settings.learning_rate:g}: training diverged (weights that are not finite); use a smaller one, "
             "and inputs and rewards of moderate size."
         )
+    # A model's reward is its network's prediction plus its fixed random prior. The prior is added after training: networks are
+    # trained on the rewards themselves, and the prior is nothing near familiar states.
     priors = None
     if width:
         rows = problem.network.as_states(states[familiar])[0].flatten(1)

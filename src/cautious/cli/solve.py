@@ -105,10 +105,10 @@ class Solve:
         shape = solved.policies["best_policy"].shape  # [S, A], or [L, S, A]
         cautious, ordinary = (policies.reshape(shape) for policies in (solved.cautious, solved.ordinary))
         familiar = None if inputs is None else inputs.belief.familiar
-        decision = make_decision(cautious, ordinary, lambda: rewards, in_units_of(familiar, spread_of(rewards)))
+        decision = make_decision(cautious, ordinary, rewards, in_units_of(familiar, spread_of(rewards)))
         fallback = None
         if rule is not None:
-            usual = make_decision(solved.ordinary[0], solved.ordinary[0], decision.opinions, decision.disagreement)
+            usual = make_decision(solved.ordinary[0], solved.ordinary[0], rewards, decision.disagreement)
             fallback = with_fallback(usual, *rule)
         self._save(inputs, solved, decision, fallback)
         self._print(inputs, solved, decision, fallback, rule)

@@ -7,7 +7,7 @@ distance between the two policies; disagreement is how far the models differ, wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,14 +33,15 @@ class Decision:
     """Total variation distance from the ordinary (risk-neutral) policy, [B]: 0 acts as usual, 1 entirely differently."""
     ordinary: Tensor
     """The ordinary policy, [B, A]; in an MDP, of several that are equally good, the one nearest to `probabilities`."""
-    _opinions: Callable[[], Tensor] = field(repr=False)
+    _opinions: Tensor = field(repr=False)
     disagreement: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))
     """How far the models differ in each state, [B] (`ops.disagreement.model_spread`), in units of familiar states: 95 % of
     familiar states that no model was trained on stay below 1. In units of the reward where the policy knows no familiar
     states (`CautiousPolicy.familiar` is None). In an MDP it is about this state's rewards, not about what follows."""
     gap: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))
     """How much more k-of-N value any policy could have in each state, at most, [B], in units of the reward: 0 where no model
-    objects to the ordinary policy. NaN in an MDP, where states belong together (`Solution.certificate`), and for a rule."""
+    prefers another action than the ordinary one. NaN in an MDP, where states belong together (`Solution.certificate`), and for
+    a rule."""
 
     @property
     def departs(self) -> Tensor:
@@ -49,7 +50,7 @@ class Decision:
 
     def opinions(self) -> Tensor:
         """What each model says each action pays, [M, B, A]; kept, not copied."""
-        return self._opinions()
+        return self._opinions
 
 
 def greedy(reward: Tensor) -> Tensor:
@@ -110,12 +111,12 @@ def has_disagreement(rewards: Any, ordinary: Tensor) -> Tensor:
 
     In the others every model's return, and so every k-of-N value, is highest under the ordinary policy: no game is needed.
     """
-    # All models in blocks; a model objects where an action that the ordinary policy takes is not its best.
-    objections = torch.zeros(len(ordinary), dtype=torch.bool)
+    # All models in blocks; a model prefers another action where one that the ordinary policy takes is not its best.
+    prefers_another = torch.zeros(len(ordinary), dtype=torch.bool)
     for _, block in model_blocks(as_rewards(rewards)):
         taken_and_worse = (block < block.amax(dim=-1, keepdim=True)) & (ordinary > 0).to(block.device)
-        objections |= taken_and_worse.any(dim=0).any(dim=-1).cpu()
-    return objections
+        prefers_another |= taken_and_worse.any(dim=0).any(dim=-1).cpu()
+    return prefers_another
 
 
 def total_variation(policy: Tensor, ordinary: Tensor) -> Tensor:
@@ -135,7 +136,7 @@ def departs(action: Tensor, ordinary: Tensor) -> Tensor:
 def make_decision(
     cautious: Tensor,
     ordinary: Tensor,
-    opinions: Callable[[], Tensor],
+    opinions: Tensor,
     disagreement: Tensor,
     gap: Tensor | None = None,
 ) -> Decision:

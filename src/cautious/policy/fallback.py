@@ -47,14 +47,14 @@ class FallbackRule:
             policy: What to do elsewhere: a `CautiousPolicy`; or a belief, as it takes one, for the ordinary policy.
             action: The safe action: its number, or its name where the belief was trained on a table.
             threshold: States with more disagreement than this are referred. If not given, 1: what 95 % of familiar states stay
-                below. It is in units of the reward where the policy knows no familiar states, and must be given then.
+                below. It is in units of the reward where the policy has no familiar states, and must be given then.
         """
         self.policy = policy if isinstance(policy, CautiousPolicy) else CautiousPolicy(policy, ORDINARY)
         self.action = parse_action(action, action_names(self.policy.belief))
         check_action(self.action, getattr(self.policy.belief, "num_actions", None))
         if threshold is None and self.policy.familiar is None:
             raise InvalidInputError(
-                "threshold: none is given, and the policy knows no familiar states that would set one. Pass "
+                "threshold: none is given, and the policy has no familiar states to derive one from. Pass "
                 "CautiousPolicy(belief, level, familiar_states=...), or a threshold in units of the reward."
             )
         self.threshold = 1.0 if threshold is None else as_number(threshold)
@@ -119,7 +119,7 @@ def with_fallback(decision: Decision, action: int, threshold: float) -> Decision
     refers = (decision.disagreement > threshold).unsqueeze(-1)
     policy = torch.where(refers, safe, decision.probabilities)
     # Without a gap: the rule is not the solution of a k-of-N problem.
-    return make_decision(policy, decision.ordinary, decision.opinions, decision.disagreement)
+    return make_decision(policy, decision.ordinary, decision.opinions(), decision.disagreement)
 
 
 def action_names(belief: Any) -> tuple[str, ...] | None:

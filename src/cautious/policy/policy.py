@@ -158,7 +158,7 @@ class CautiousPolicy:
             policies, ordinary, gaps = self.solve_states(rewards, [self.level])
             cautious, gap = policies[0], gaps[0]
         disagreement = in_units_of(self.familiar, spread_of(rewards))
-        return make_decision(cautious, ordinary, lambda: rewards, disagreement, gap)
+        return make_decision(cautious, ordinary, rewards, disagreement, gap)
 
     def _rewards(self, states: Any) -> Tensor:
         """What each model says each action pays, [M, B, A], checked."""
@@ -184,14 +184,16 @@ class CautiousPolicy:
         states = has_disagreement(rewards, ordinary).nonzero().flatten()
         cautious = [number for number, level in enumerate(levels) if level.k < level.n]
         if cautious and len(states):
-            games = self._play(rewards[:, states.to(rewards.device)], [levels[number] for number in cautious], progress)
+            games = self._solve_games(
+                rewards[:, states.to(rewards.device)], [levels[number] for number in cautious], progress
+            )
             for number, policy, gap in zip(cautious, *games, strict=True):
                 policies[number, states], gaps[number, states] = policy, gap
         elif progress is not None:
             progress(1, 1)
         return policies, ordinary, gaps
 
-    def _play(self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
+    def _solve_games(self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
         """The best policies of the games of some states [M, b, A]: [L, b, A], and their gaps [L, b]."""
         # The compiled games have exact weights and run on the CPU; queues and GPUs take the general solver.
         if self._sampling is Sampling.EXACT and rewards.device.type == "cpu":

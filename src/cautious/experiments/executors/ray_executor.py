@@ -32,8 +32,7 @@ import torch
 
 from cautious.beliefs.training.loop import freed_memory_kept, train, train_shard
 from cautious.beliefs.training.problems import ImageTrainingProblem
-from cautious.beliefs.training.sharding import TrainingJob
-from cautious.beliefs.training.state import MiniBatch, TrainingProblem, TrainingSettings, TrainState
+from cautious.beliefs.training.state import MiniBatch, TrainingJob, TrainingProblem, TrainingSettings, TrainState
 from cautious.errors import CautiousError, ClusterError, ClusterWarning, InvalidInputError
 from cautious.experiments.executors.executor import Piece, Result, Shared, Training
 from cautious.experiments.store import hardware_name, package_versions
