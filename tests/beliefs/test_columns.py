@@ -162,11 +162,11 @@ def test_a_reward_is_a_finite_number(tmp_path, cell):
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
-        ("1,,1\n", "which action was it"),
+        ("1,,1\n", "does not name an action"),
         ("1,5,1\n,5,1\n", "line 3: column 'x' is empty"),
         ("1,go,1\n2,Go,1\n", "column 'done' has 'Go', 'go': write them alike"),
         ("yes,5,1\nYes,5,1\n", "column 'x' has 'Yes', 'yes': write them alike"),
-        ("1,NA,1\n", "which action was it"),
+        ("1,NA,1\n", "does not name an action"),
         ("1,5,1\n2,5,1\nunknown,5,1\n", "line 4: column 'x' is 'unknown', where a number was expected"),
         ("2026-11-15,5,1\n2026-11-14,5,1\n", "line 2: column 'x' is '2026-11-15', which looks like a date"),
         ("15.11.26,5,1\nx,5,1\n", "looks like a date"),
@@ -195,7 +195,7 @@ def test_columns_that_are_not_there_are_named(tmp_path):
     "names", [{}, {"action": "a"}, {"reward": "a"}, {"action": "a", "reward": "b", "rewards": ("c",)}]
 )
 def test_one_form_of_outcome_is_needed_and_no_more(names):
-    with pytest.raises(InvalidInputError, match="name the one or the other"):
+    with pytest.raises(InvalidInputError, match="one reward column per action"):
         OutcomeColumns(**names)
     with pytest.raises(InvalidInputError, match="twice"):
         OutcomeColumns(rewards=("a", "a"))

@@ -47,7 +47,7 @@ def test_one_model_many_times_is_narrow(problem):
     said = rewards.expand(5, 120, 3) + 0.2
     (sentence,) = diagnose(said, rewards, said).concerns
     assert "agree everywhere" in sentence
-    assert sentence.index("wider prior") < sentence.index("weights of its own")  # the cure that works first
+    assert sentence.index("wider prior") < sentence.index("different weights")  # the cure that works first
 
 
 def test_agreement_where_familiar_alone_is_no_concern(generator):

@@ -155,9 +155,9 @@ def overwrite(file, **tensors):
 
 
 BAD = [
-    (lambda f: truncate(f / "rewards.safetensors"), [], "not a whole safetensors file"),
+    (lambda f: truncate(f / "rewards.safetensors"), [], "not a complete safetensors file"),
     (lambda f: (f / "rewards.safetensors").unlink(), [], "no such file"),
-    (lambda f: (f / "rewards.safetensors").write_bytes(b""), [], "not a whole safetensors file"),
+    (lambda f: (f / "rewards.safetensors").write_bytes(b""), [], "not a complete safetensors file"),
     (drop("discount"), [], "holds no tensor 'discount'"),
     (overwrite("mdp.safetensors", discount=torch.tensor([1.5])), [], "discount=1.5"),
     (overwrite("mdp.safetensors", discount=torch.tensor([0.5, 0.5])), [], "must be one number"),
@@ -188,7 +188,7 @@ def test_a_pickled_numpy_file_is_not_opened(problem, capsys):
     np.save(folder / "evil.npy", np.array([{"code": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(SystemExit):
         run(folder, "--rewards", f"{folder}/evil.npy")
-    assert "not a whole .npy file of numbers" in " ".join(capsys.readouterr().err.split())
+    assert "not a complete .npy file of numbers" in " ".join(capsys.readouterr().err.split())
 
 
 def test_help_teaches(capsys):

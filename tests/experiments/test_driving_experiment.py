@@ -199,7 +199,7 @@ class TestCommandLine:
         command = ["watch", "driving", "--steps", "1", "--out", "mine", "--gif", "drive.gif"]
         main(command)
         assert {path.name for path in tmp_path.iterdir()} == {"mine", "drive.gif"}
-        monkeypatch.setattr(drives, "load_or_train", None)  # a second time it is there
+        monkeypatch.setattr(drives, "load_or_train_driving", None)  # a second time it is there
         main(command)
 
     def test_bad_requests(self, tmp_path, capsys):

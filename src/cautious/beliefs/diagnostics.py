@@ -174,18 +174,18 @@ def diagnose(
     concerns = []
     if deviation > 0 and error > (1 - POOR) ** 0.5 * deviation:
         concerns.append(
-            f"the models do not fit the familiar data: on states held out their mean is off by {error:.3g}, where guessing "
-            f"each action's mean is off by {deviation:.3g}. Train longer, or give them more data; or the "
-            "rewards are that noisy, and nobody could do better."
+            f"the models do not fit the familiar data: on held-out states the error of their mean is {error:.3g}, and that of "
+            f"always predicting each action's mean reward is {deviation:.3g}. Train longer, or give them more data; if the "
+            "rewards are very noisy, no model could do better."
         )
     scale = deviation or _root_mean_square(paid[known])
     if familiar < NARROW * scale and elsewhere < NARROW * scale:
         concerns.append(
             f"the models agree everywhere: they differ by {familiar:.2g} on familiar states and by {elsewhere:.2g} on made-up "
-            f"ones that are like nothing seen, where rewards vary by {scale:.2g}. Caution comes out of disagreement, so this "
-            "belief has little to give. Give the models a wider prior (prior=0.75 is the default for vectors, 0 is none); let "
-            "each start from weights of its own; or use a network that the data does not settle everywhere (a larger one, or "
-            "less weight decay)."
+            f"ones unlike the training data, where rewards vary by {scale:.2g}. Caution comes from disagreement, so policies "
+            "of this belief will hardly be cautious. Use a wider prior (prior=0.75 is the default for vectors, 0 is none); "
+            "start each model from different weights; or use a network that the data does not determine everywhere (a larger "
+            "one, or less weight decay)."
         )
     count = sum(kind.num_rows for kind in responses)
     departing = sum(kind.num_departing for kind in responses) / count if count else math.nan
@@ -215,9 +215,10 @@ def _blind(what: str, kinds: Sequence[NoveltyResponse]) -> str:
     return (
         f"the belief is blind {what}: on {count} made-up rows that are far from all familiar ones "
         f"({', '.join(kind.name for kind in kinds)}) 1-of-20 takes another action than the ordinary policy in "
-        f"{100 * departing / count:.0f} %, though the models cannot know what pays there. The models differ too little, or "
-        "about the wrong thing, for a k-of-N policy to notice what is new. Use a wider prior, or a rule that goes by "
-        "Decision.disagreement if there is a safe action (cautious.FallbackRule); and look at rows that worry you."
+        f"{100 * departing / count:.0f} %, though the models cannot know the rewards there. They differ too little, or not "
+        "about which action is best, so that a k-of-N policy does not react to what is new. Use a wider prior; or, if there is "
+        "a safe action, a rule based on Decision.disagreement (cautious.FallbackRule); and check decisions on rows that matter "
+        "to you."
     )
 
 
@@ -294,7 +295,7 @@ def _is_far(made: Tensor, known: Tensor) -> Tensor:
 
 
 def _candidates(rows: Tensor, rng: np.random.Generator, count: int) -> dict[str, Tensor]:
-    """So many rows [U, D] of each kind, far or not."""
+    """Made-up rows [U, D] of each kind, far or not."""
 
     def drawn(*shape: int) -> Tensor:
         return torch.from_numpy(rng.integers(len(rows), size=shape))
@@ -378,7 +379,9 @@ def _worth_it(rewards: Tensor) -> Tensor:
 def _robust_policy(rewards: Tensor, level: KofN = LEVEL) -> Tensor:
     """About the best k-of-N policy in each state by itself: [M, S, A] -> [S, A].
 
-    A short k-of-N CFR with plain regret matching and without a certificate, as `beliefs` may not import `solvers`.
+    A short k-of-N CFR on its own, because `fit_ensemble` diagnoses what it trained and `beliefs` comes before `solvers` in the
+    order of imports. It differs from `solvers.per_state` in more than its place: plain regret matching, matrix products, a
+    fixed number of iterations and no certificate. The counts in saved diagnoses come from exactly these steps.
     """
     opinions = rewards.transpose(0, 1).contiguous()  # [S, M, A]
     policy = uniform_policy(len(opinions), rewards.shape[-1])
@@ -399,5 +402,5 @@ def _robust_policy(rewards: Tensor, level: KofN = LEVEL) -> Tensor:
 
 
 def _some(rows: Tensor, most: int) -> Tensor:
-    """At most so many rows, evenly spaced."""
+    """At most `most` rows, evenly spaced."""
     return rows[:: -(-len(rows) // most)]

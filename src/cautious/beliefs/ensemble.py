@@ -22,7 +22,16 @@ from cautious.beliefs.networks.driving import DrivingNetwork
 from cautious.beliefs.prior import Prior
 from cautious.beliefs.table_belief import state_numbers
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
-from cautious.io.arrays import FORMAT, fingerprint_of, listed, load_json, load_tensors, pick, save_json, save_tensors
+from cautious.io.arrays import (
+    FORMAT,
+    fingerprint_of,
+    load_json,
+    load_tensors,
+    pick,
+    recorded_checksum,
+    save_json,
+    save_tensors,
+)
 from cautious.io.content_names import name_in, replacing, with_stamp
 from cautious.parallel import parallel_map, single_threaded
 from cautious.progress import Progress, ProgressTracker
@@ -107,7 +116,7 @@ class RewardEnsemble:
         place = as_device(device)
         moved = self.parameters.to(place), self.losses.to(place)
         prior = None if self.prior is None else self.prior.to(place)
-        return self._with_findings(RewardEnsemble(self.network, *moved, self.settings, self._states, prior))
+        return self._with_held_out_results(RewardEnsemble(self.network, *moved, self.settings, self._states, prior))
 
     @single_threaded
     def rewards(self, states: Any, *, progress: Progress | None = None) -> Tensor:
@@ -126,7 +135,7 @@ class RewardEnsemble:
     def on(self, states: Any) -> RewardEnsemble:
         """The same belief about these states: what the solvers stream from, where all rewards at once are too many."""
         parts = self.parameters, self.losses, self.settings, self._as_states(states), self.prior
-        return self._with_findings(RewardEnsemble(self.network, *parts))
+        return self._with_held_out_results(RewardEnsemble(self.network, *parts))
 
     @single_threaded
     def rewards_for(self, indices: ArrayLike) -> Tensor:
@@ -213,23 +222,23 @@ class RewardEnsemble:
             for number in range(num_blocks):
                 fill(number)
 
-    def _with_findings(self, same: RewardEnsemble) -> RewardEnsemble:
-        """`same`, which holds these models, with what is known of them."""
+    def _with_held_out_results(self, same: RewardEnsemble) -> RewardEnsemble:
+        """`same`, which holds these models, with what held-out states showed about them."""
         same.diagnosis, same.familiar = self.diagnosis, self.familiar
         return same
 
-    def findings(self) -> dict[str, Any]:
-        """What was found out about the models with states that were held out, as a file has it."""
+    def held_out_results(self) -> dict[str, Any]:
+        """What held-out states showed about the models, as plain values for JSON."""
         diagnosis = None if self.diagnosis is None else self.diagnosis.describe()
         familiar = None if self.familiar is None else self.familiar.describe()
         return {name: part for name, part in (("diagnosis", diagnosis), ("familiar", familiar)) if part is not None}
 
     def save(self, folder: Path | str) -> None:
-        """Write weights and settings (safetensors, JSON), and what was found out about the models."""
+        """Write weights and settings (safetensors, JSON), and what held-out states showed about the models."""
         path = as_folder(folder)
         parts = {WEIGHTS: {"parameters": self.parameters, "losses": self.losses}}
         described = {"format": FORMAT, "network": self.network.name, **self.network.describe()}
-        described |= {"settings": self.settings, **self.findings()}
+        described |= {"settings": self.settings, **self.held_out_results()}
         if self.prior is not None:
             parts[PRIOR] = self.prior.tensors()
             described["prior"] = {"width": self.prior.width}
@@ -269,7 +278,7 @@ def _load_models(folder: Path, described: Mapping[str, Any], num_parameters: int
     """Weights [M, P] and losses [M], as float32."""
     name = name_in(described, WEIGHTS)
     path = folder / name
-    expected = listed(described, name)
+    expected = recorded_checksum(described, name)
     tensors = load_tensors(path, expected, checked=expected is None)
     parameters, losses = (pick(tensors, name, path) for name in ("parameters", "losses"))
     if parameters.dim() != 2 or parameters.shape[1] != num_parameters or not len(parameters):
@@ -289,7 +298,9 @@ def _load_prior(folder: Path, described: Mapping[str, Any], sizes: tuple[int, in
     if not isinstance(found, dict) or not 0 <= as_number(found.get("width")) < math.inf:
         raise BadFileError(f"{folder / DESCRIPTION}: prior must be a width, zero or larger.")
     name = name_in(described, PRIOR)
-    return Prior.read(float(found["width"]), load_tensors(folder / name, listed(described, name)), sizes, folder / name)
+    return Prior.read(
+        float(found["width"]), load_tensors(folder / name, recorded_checksum(described, name)), sizes, folder / name
+    )
 
 
 def shipped_folder(folder: Path | str) -> Path:
@@ -299,8 +310,8 @@ def shipped_folder(folder: Path | str) -> Path:
         return path
     if path.exists():  # a user's folder of that name: do not load the shipped belief in its place
         raise MissingFileError(
-            f"{path}: what has this name here holds no belief ({DESCRIPTION} is not there). For the belief that comes with the "
-            "package, rename it or work in another folder."
+            f"{path}: this folder exists but contains no belief (no {DESCRIPTION}). To load the belief in the package, rename "
+            "the folder or run elsewhere."
         )
     return SHIPPED / path
 

@@ -19,7 +19,7 @@ SHARE = 0.95
 FEWEST = 6
 """Fewer states than this make no unit: an unlucky draw of three puts a good part of all familiar states above 1."""
 MOST = 1000
-"""Of more states than this, so many are kept, evenly spaced: more would only make files longer."""
+"""States kept at most, evenly spaced among those given: more would only make files longer."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ FEW = 0.1
 MOST_STEEPNESS = 10.0
 """Repeated rows have equal distances; what is hardly farther is not far."""
 FEWEST_OWN = 8
-"""From so many tries on, the rows in which an action was tried say how far apart they usually are; below, all rows do."""
+"""With this many tries or more, the rows in which an action was tried say how far apart they usually are; else all rows do."""
 FOLDS = 5
 """Parts of the familiar rows, each of which is seen as new by the others."""
 MOST_ROWS, FEWEST_ROWS = 5000, 50
@@ -65,7 +65,7 @@ MOST_FEATURES = 512
 FARTHEST = 1e4
 """Beyond this many reaches, all rows are alike: far, and finite."""
 BLOCK = 64
-"""Rows per matrix product, always as many: what a library rounds may depend on it."""
+"""Rows per matrix product, always exactly this many: how a library rounds may depend on the number."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,11 +67,11 @@ class Data:
 
     def _fetch(self) -> None:
         from cautious.cli.console import progress_bars, say
-        from cautious.validation import as_folder
+        from cautious.validation import check_folder
         from cautious.worlds.data import fetch_images
 
         if self.out is not None:
-            as_folder(self.out, "out")
+            check_folder(self.out, "out")
         with progress_bars() as progress:
             paths = fetch_images(self.names, progress, folder=self.out)
         for path in paths:

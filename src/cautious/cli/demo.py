@@ -32,9 +32,9 @@ class Demo:
     def run(self) -> None:
         """Run the demo."""
         from cautious.seeding import derive_seed
-        from cautious.validation import as_folder
+        from cautious.validation import check_folder
 
-        as_folder(self.out, "out")
+        check_folder(self.out, "out")
         derive_seed(self.seed)  # raises at once if the seed is invalid, not after the first demo
         if self.courier:
             self._show_courier()

@@ -37,10 +37,10 @@ class Report:
         from cautious.experiments.store import Store
         from cautious.report.html import write_report
         from cautious.report.report_spec import ledger_of
-        from cautious.validation import as_folder
+        from cautious.validation import check_folder
 
         if self.out is not None:
-            as_folder(self.out, "out")
+            check_folder(self.out, "out")
         store = Store.open(self.run_folder)
         if self.only:
             self._draw_only(store)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -62,17 +63,13 @@ class Reproduce:
         from cautious.cli.console import progress_bars, say
         from cautious.experiments.executors.executor import open_executor
         from cautious.experiments.runs import run_repeats
-        from cautious.validation import parse_count
+        from cautious.validation import check_count
 
-        parse_count(self.repeats, "repeats")
+        check_count(self.repeats, "repeats")
         parts = (self.task, *([] if self.setting == "main" else [self.setting]), self.scale)
         folder = self.out or Path("runs") / "-".join(parts)
         with open_executor(self.engine, self.address) as executor, progress_bars() as progress:
-            device = executor.device(self.device)
-
-            def run(seed: int, place: Path, tell: TitledProgress) -> Store:
-                return self._run_experiment(seed, place, device, executor, tell)
-
+            run = partial(self._run_experiment, device=executor.device(self.device), executor=executor)
             if self.repeats == 1:
                 runs = {self.seed: run(self.seed, folder, progress)}
             else:
@@ -123,7 +120,7 @@ class Reproduce:
         return any(tally.missed for tally in tallies)
 
     def _run_experiment(
-        self, seed: int, folder: Path, device: torch.device, executor: Executor, progress: TitledProgress
+        self, seed: int, folder: Path, progress: TitledProgress, *, device: torch.device, executor: Executor
     ) -> Store:
         from cautious.errors import InvalidInputError
         from cautious.experiments.driving.experiment import experiment_at, run_driving

@@ -94,9 +94,9 @@ class Solve:
         from cautious.beliefs.familiar_spread import in_units_of
         from cautious.policy.decision import make_decision, spread_of
         from cautious.policy.fallback import with_fallback
-        from cautious.validation import as_folder
+        from cautious.validation import check_folder
 
-        as_folder(self.out, "out")
+        check_folder(self.out, "out")
         inputs, mdp = self._inputs(), self._mdp()
         rule = self._fallback_rule(inputs)
         rewards = self._rewards(inputs)

@@ -55,9 +55,9 @@ class Watch:
         from cautious.experiments.demos.rollouts import drive_both, trained_belief
         from cautious.ops.risk import KofN
         from cautious.report.driving.animation import save_gif
-        from cautious.validation import as_folder, parse_count
+        from cautious.validation import check_count, check_folder
 
-        parse_count(self.steps, "steps")
+        check_count(self.steps, "steps")
         if not self.fps > 0:
             raise InvalidInputError(f"fps={self.fps} must be positive.")
         if self.gif is not None:
@@ -65,8 +65,8 @@ class Watch:
                 raise InvalidInputError(
                     f"gif={self.gif} must be a file name that ends in .gif, the only format that is written."
                 )
-            as_folder(self.gif.parent, "gif's folder")
-        as_folder(self.out, "out")
+            check_folder(self.gif.parent, "gif's folder")
+        check_folder(self.out, "out")
         levels = [KofN.parse(self.level), KofN.parse(self.against)]
         with progress_bars() as progress:
             ensemble = trained_belief(self.belief, self.out, progress)

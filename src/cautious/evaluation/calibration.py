@@ -286,7 +286,7 @@ def _warn_of_no_referral(
     if unit is not None and unit.unit == 0:  # wherever the policy departs, models differ: this comes first
         cause = (
             f"disagreement is infinite in {num_infinite} of {num_states} familiar states, more than {at_most:g} allows: its "
-            "unit is 0, because the models agree in the states that were kept back to set it. Give states in which they "
+            "unit is 0, because the models agree in the states that were held out to set it. Give states in which they "
             "differ: CautiousPolicy(belief, familiar_states=...)."
         )
     else:
@@ -320,11 +320,10 @@ def on_fresh_states(
         states: Familiar states, [S, ...].
         rewards: None if the belief was not trained on them; else what each action paid in them, [S, A], NaN where not tried.
         folds: How many parts.
-        progress: Told (parts done, parts in all) or, without `rewards`, what `decide` tells.
+        progress: Called with (parts done, parts in all) or, without `rewards`, as `decide` calls it.
 
     Returns:
-        [..., S], in the order of the parts; states that alone know an action are always learned from, and left out here;
-        a part of such states only is passed over.
+        [..., S], in the order of the parts. The only sample of an action is always trained on, and so left out here.
     """
     if rewards is None:
         return decide(policy, states, progress)
@@ -332,8 +331,8 @@ def on_fresh_states(
     inputs = torch.as_tensor(states) if images_are_bytes(states) else as_float_tensor(states, "familiar_states")
     if not isinstance(belief, RewardEnsemble):
         raise InvalidInputError(
-            "rewards: cross-fitting trains the belief again, and only one that fit_ensemble made says how; leave it out, and "
-            "give familiar states that the belief was not made from."
+            "rewards: only a belief made by fit_ensemble can be retrained; omit `rewards`, and pass familiar states that the "
+            "belief was not trained on."
         )
     check_shape(paid, "S A", "rewards", S=len(inputs), A=belief.num_actions)
     count = parse_count(folds, "folds", 2)
@@ -344,7 +343,7 @@ def on_fresh_states(
     for fold in range(count):
         rest = torch.from_numpy(np.delete(np.arange(len(inputs)), order[fold::count].numpy()))
         familiar, left_out = with_needed(~paid.isnan(), rest, order[fold::count])
-        if len(left_out):  # none: a part of states that alone know an action has nothing to decide about
+        if len(left_out):  # none: each of these states is the only sample of some action, and so was trained on
             again = refit(belief, inputs[familiar], paid[familiar])
             parts.append(
                 decide(CautiousPolicy.from_description(policy.describe(), again, None), inputs[left_out], None)
@@ -352,8 +351,5 @@ def on_fresh_states(
         if progress is not None:
             progress(fold + 1, count)
     if not parts:
-        raise InvalidInputError(
-            f"folds={count}: no part can be left out of the training, because its states alone know an action; give more "
-            "experience."
-        )
+        raise InvalidInputError(f"folds={count}: every part contains the only sample of some action; give more data.")
     return torch.cat(parts, dim=-1)

@@ -32,9 +32,9 @@ from cautious.io.arrays import (
     FILES,
     FORMAT,
     checksum_of,
-    listed,
     load_json,
     load_tensors,
+    recorded_checksum,
     save_json,
     save_tensors,
 )
@@ -183,11 +183,11 @@ class Store:
     def arrays(self, stage: str) -> dict[str, Tensor]:
         """The arrays of a finished stage."""
         path = self._path(stage, "safetensors")
-        return load_tensors(path, self.listed(stage, path.name))
+        return load_tensors(path, self.recorded_checksum(stage, path.name))
 
-    def listed(self, stage: str, file: str) -> str | None:
+    def recorded_checksum(self, stage: str, file: str) -> str | None:
         """The checksum that a finished stage records for one of its files; None if it has none."""
-        return listed(self._described(stage), file)
+        return recorded_checksum(self._described(stage), file)
 
     def _described(self, stage: str) -> dict[str, Any]:
         path = self._path(stage, "json")

@@ -158,7 +158,7 @@ def chosen_of(store: Store, names: Sequence[str]) -> tuple[list[Table], dict[str
     unknown = [name for name in names if name not in tables and name not in figures]
     if unknown:
         known = ", ".join(map(repr, (*tables, *figures)))
-        raise InvalidInputError(f"{unknown[0]!r} is no table or figure of this run; it has {known}.")
+        raise InvalidInputError(f"{unknown[0]!r} is not a table or figure of this run; it has {known}.")
     found = {name: figures[name] for name in names if name in figures}
     return [tables[name] for name in names if name in tables], found
 

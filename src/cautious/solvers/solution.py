@@ -11,7 +11,16 @@ import torch
 from torch import Tensor
 
 from cautious.errors import BadFileError, InvalidInputError
-from cautious.io.arrays import FORMAT, fingerprint_of, listed, load_json, load_tensors, pick, save_json, save_tensors
+from cautious.io.arrays import (
+    FORMAT,
+    fingerprint_of,
+    load_json,
+    load_tensors,
+    pick,
+    recorded_checksum,
+    save_json,
+    save_tensors,
+)
 from cautious.io.content_names import name_in, replacing, with_stamp
 from cautious.ops.risk import KofN, parse_levels
 from cautious.parallel import single_threaded
@@ -199,7 +208,7 @@ class Solution:
         if not isinstance(described, dict) or described.get("format") != FORMAT or described.get("kind") != "solution":
             raise BadFileError(f"{path / DESCRIPTION}: not a solution that this version reads (format {FORMAT}).")
         arrays = path / name_in(described, ARRAYS)
-        tensors = load_tensors(arrays, listed(described, arrays.name))
+        tensors = load_tensors(arrays, recorded_checksum(described, arrays.name))
         policy, average, best, *trace = (pick(tensors, name, arrays) for name in (*POLICIES, *TRACE))
         try:
             several = isinstance(described.get("level"), list)
@@ -237,7 +246,7 @@ class Solution:
 def _load_game(path: Path, described: dict[str, Any], tensors: dict[str, Tensor], arrays: Path) -> Game:
     if described.get("game") == "mdp":
         world = name_in(described, WORLD)
-        return MDPGame(load_mdp(path / world, listed(described, world)), torch.device("cpu"))
+        return MDPGame(load_mdp(path / world, recorded_checksum(described, world)), torch.device("cpu"))
     if described.get("game") == "single-state":
         return PerStateGame()
     return BanditGame(as_distribution(pick(tensors, "state_dist", arrays), "state_dist"))

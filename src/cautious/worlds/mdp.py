@@ -45,7 +45,7 @@ class TabularMDP:
 
         Args:
             transitions: Dense [S, A, S]; or sparse: a scipy matrix or torch sparse tensor [S*A, S] (row s*A + a), or a
-                sequence of A scipy matrices [S, S], one an action.
+                sequence of A scipy matrices [S, S], one per action.
             initial_state_dist: [S].
             discount: γ, in [0, 1).
         """
@@ -110,7 +110,8 @@ class TabularMDP:
         except RuntimeError:
             batches = f"{list(occupancy.shape[:-2])} and {list(values.shape[:-2])}"
             raise InvalidInputError(
-                f"policy and reward: batches {batches} do not go together; they must be the same, or one of them missing."
+                f"policy and reward: batches {batches} cannot be combined; they must be equal, or one must have no batch "
+                "dimension."
             ) from None
 
 
@@ -162,10 +163,13 @@ def _as_rows(transitions: Any) -> tuple[Tensor | scipy.sparse.csr_array, int]:
     return rows.clone(), num_actions
 
 
+COMPLEX = "transitions: complex numbers are not probabilities; pass real ones."
+
+
 def _scipy_from_torch(tensor: Tensor) -> scipy.sparse.coo_array:
     tensor = tensor.detach()
     if tensor.is_complex():
-        raise InvalidInputError("transitions: complex numbers are no probabilities.")
+        raise InvalidInputError(COMPLEX)
     if tensor.layout == torch.sparse_coo and tensor.dense_dim():
         tensor = tensor.to_dense().to_sparse()  # hybrid: some dimensions are dense
     entries = tensor.to_sparse_coo().coalesce().cpu()
@@ -185,7 +189,7 @@ def _scipy_from_torch(tensor: Tensor) -> scipy.sparse.coo_array:
 
 def _as_csr(matrix: Any) -> scipy.sparse.csr_array:
     if np.iscomplexobj(matrix):
-        raise InvalidInputError("transitions: complex numbers are not probabilities; pass real ones.")
+        raise InvalidInputError(COMPLEX)
     rows = scipy.sparse.csr_array(matrix, dtype=np.float64)
     rows.sum_duplicates()
     return rows
@@ -206,7 +210,7 @@ def _interleave(matrices: list[scipy.sparse.csr_array]) -> tuple[scipy.sparse.cs
     for matrix in matrices:
         if matrix.shape != (num_states, num_states):
             raise InvalidInputError(
-                f"transitions: expected one [S, S] matrix an action, got {[list(m.shape) for m in matrices]}."
+                f"transitions: expected one [S, S] matrix per action, got {[list(m.shape) for m in matrices]}."
             )
     order = np.arange(num_states * num_actions).reshape(num_actions, num_states).T.ravel()
     return _as_csr(scipy.sparse.vstack(matrices).tocsr()[order]), num_actions
@@ -215,7 +219,7 @@ def _interleave(matrices: list[scipy.sparse.csr_array]) -> tuple[scipy.sparse.cs
 def _checked_rows(matrix: Tensor | scipy.sparse.csr_array, num_actions: int) -> Tensor | scipy.sparse.csr_array:
     """The rows, each a distribution (rescaled if it was one up to float32 rounding); else an error naming state, action."""
     if matrix.shape[1] == 0:
-        raise InvalidInputError("transitions: there are no states; a world needs one at least.")
+        raise InvalidInputError("transitions: there are no states; a world needs at least one.")
     entries = matrix if isinstance(matrix, Tensor) else torch.from_numpy(matrix.data)
     wrong = ~(entries >= 0) | ~torch.isfinite(entries)
     if bool(wrong.any()):

@@ -39,9 +39,8 @@ class OutcomeColumns:
         logged = self.action is not None and self.reward is not None
         if logged == bool(self.rewards) or (self.action is None) != (self.reward is None):
             raise InvalidInputError(
-                "a table needs the columns of what was done and what it paid (action and reward), or one column for each "
-                "action with what it paid, empty where it was not tried (rewards): name the one or the other, on the command "
-                "line by --action COLUMN --reward COLUMN, or by --rewards COLUMN COLUMN ..."
+                "a table needs either an action column and a reward column, or one reward column per action, empty where the "
+                "action was not tried; on the command line --action COLUMN --reward COLUMN, or --rewards COLUMN COLUMN ..."
             )
         if len(set(self.columns)) < len(self.columns):
             raise InvalidInputError(f"{', '.join(map(repr, self.columns))}: a column is named twice.")
@@ -52,8 +51,8 @@ class OutcomeColumns:
         found = belief.settings.get(OUTCOME_KEPT_AS)
         if not isinstance(found, dict):
             raise InvalidInputError(
-                "belief: it does not say which columns of its table were what was done and what it paid; train it again, or "
-                "give familiar rows that it was not trained on."
+                "belief: it does not record which columns of its table were actions and rewards; train it again, or pass "
+                "familiar rows that it was not trained on."
             )
         return cls(found.get("action"), found.get("reward"), tuple(found.get("rewards") or ()))
 
@@ -70,7 +69,9 @@ class OutcomeColumns:
         done, earned = table.column(str(self.action)), table.numbers(str(self.reward))
         for place, cell in zip(table.places, done, strict=True):
             if cell.lower() in NOT_TRIED:
-                raise BadFileError(f"{place}: column {self.action!r} is {cell!r}: which action was it?")
+                raise BadFileError(
+                    f"{place}: column {self.action!r} is {cell!r}, which does not name an action; fill it in or remove the row."
+                )
         numbers = [as_cell_number(cell) for cell in done]
         if None not in numbers:
             done = [f"{number:.15g}" for number in numbers]  # 1, 1.0 and 01 are one action

@@ -47,7 +47,7 @@ class Network(Protocol):
     def block(self) -> Mapping[str, tuple[int, int | None]]:
         """Models and states per call of `predict`, at most, by kind of device: enough to keep it busy.
 
-        On the CPU a call has exactly as many models (`beliefs.fixed_shapes`). None: all states in one call.
+        On the CPU a call has exactly this many models (`beliefs.fixed_shapes`). None: all states in one call.
         """
         ...
 
@@ -58,11 +58,11 @@ class Network(Protocol):
 
     @property
     def rows_per_call(self) -> int:
-        """On the CPU the states of `predict` are a multiple of this, and libraries are called with as many at a time."""
+        """On the CPU the states of `predict` are a multiple of this number, which is how many each call of a library has."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """What a file needs to say about it."""
+        """What `restored` needs, as plain values for JSON."""
         ...
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
@@ -88,7 +88,7 @@ def checked_network(network: Any) -> Network:
 
 
 def restored(found: dict[str, Any], path: Any, given: Any = None) -> Network:
-    """The network that `describe` told of; one made by a user's own function needs that function (or is given itself)."""
+    """The network that `describe` described; one made by a user's own function needs that function (or is given itself)."""
     name = found.get("network")
     if callable(given) and not hasattr(given, "predict"):
         if name != ModuleNetwork.name or not _shape(found.get("state_shape")):
@@ -130,7 +130,7 @@ def restored(found: dict[str, Any], path: Any, given: Any = None) -> Network:
 
 
 def _as_described(network: Network, found: dict[str, Any], path: Any) -> Network:
-    """`network`, if the file tells of this one: other layers with as many weights would take them without a word."""
+    """`network`, if the file describes it. Other layers with equally many weights would load them without an error."""
     for name, here in network.describe().items():
         there = found.get(name)
         if _entries(there) != _entries(here):
@@ -139,8 +139,8 @@ def _as_described(network: Network, found: dict[str, Any], path: Any) -> Network
             )
             which = f"; the first that differs is {first[0]!r} there and {first[1]!r} here" if first else ""
             raise BadFileError(
-                f"{path}: its models' network has other {name} than the one given{which}. Give the network that they were "
-                "trained with."
+                f"{path}: its network's {name} differs from that of the given network{which}. Give the network that the "
+                "models were trained with."
             )
     return network
 

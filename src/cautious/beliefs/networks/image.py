@@ -151,7 +151,7 @@ def as_images(images: Any) -> Tensor:
     else:  # copied where torch could not share it: a file opened for reading, rows in reverse
         tensor = torch.from_numpy(np.require(images, requirements=["C", "W"]))
     if tensor.dim() and not len(tensor):
-        raise InvalidInputError(f"images: there are none (shape {list(tensor.shape)}); give one at least.")
+        raise InvalidInputError(f"images: there are none (shape {list(tensor.shape)}); give at least one.")
     if tensor.dim() != 3 or tuple(tensor.shape[1:]) != (SIDE, SIDE):
         raise InvalidInputError(f"images: expected shape [S, {SIDE}, {SIDE}], got {list(tensor.shape)}.")
     if tensor.dtype == torch.uint8:

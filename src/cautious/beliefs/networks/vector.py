@@ -22,11 +22,11 @@ from cautious.beliefs.fixed_shapes import aligned
 from cautious.beliefs.networks.module import MODELS_PER_CALL, Loss, as_inputs, initial_weights, split_parameters
 
 ROUNDING = torch.finfo(torch.float32).eps
-"""What varies by less than this share of its mean is constant, if it comes in float32: the rest is rounding."""
+"""A float32 feature whose deviation is below this share of its mean counts as constant: the rest is rounding."""
 ENOUGH = 20
-"""From so many tries on, an action's own rewards say how much it varies."""
+"""Tries from which on the deviation of an action's own rewards is trusted (`deviations`)."""
 ROUNDING_FLOAT64 = 2.0**-45
-"""The same of features in float64, with room for the steps that they were computed in."""
+"""The same for float64 features; larger than float64's own rounding, because features are often computed in several steps."""
 
 
 @dataclass(frozen=True)
@@ -61,49 +61,50 @@ class Standardizer:
         scale = torch.where(deviation > rounding * mean.abs(), deviation, (deviation / ROUNDING).clamp(min=1.0))
         actions = None
         if each_action:
-            means, own = rewards.double().nanmean(dim=0), deviations(rewards)
+            means, action_deviations = rewards.double().nanmean(dim=0), deviations(rewards)
             smallest = shared_deviation(rewards) / (~rewards.isnan()).sum(dim=0)
-            scales = torch.where(own > ROUNDING * means.abs(), own, smallest)  # of a constant, any unit will do
+            varies = action_deviations > ROUNDING * means.abs()
+            scales = torch.where(varies, action_deviations, smallest)  # of a constant, any unit will do
             actions = tuple(zip(means.tolist(), scales.tolist(), strict=True))
         return cls(tuple(mean.tolist()), tuple(scale.tolist()), shared_deviation(rewards), actions)
 
     @classmethod
-    def read(cls, found: Any, num_features: int) -> Standardizer | None:
+    def read(cls, described: Any, num_features: int) -> Standardizer | None:
         """What `describe` wrote; None where it is something else."""
-        entries = found if isinstance(found, dict) else {}
+        entries = described if isinstance(described, dict) else {}
         shift, scale, reward, actions = (entries.get(name) for name in cls.__annotations__)
         lists = all(isinstance(part, list) and len(part) == num_features for part in (shift, scale))
         if not lists or not _numbers(*shift) or not _numbers(*scale, reward) or min(*scale, reward) <= 0:  # type: ignore[misc]
             return None
         if actions is not None and not _is_pairs(actions):
             return None
-        own = None if actions is None else tuple((mean, deviation) for mean, deviation in actions)
-        return cls(tuple(shift), tuple(scale), reward, own)  # type: ignore[arg-type]
+        pairs = None if actions is None else tuple((mean, deviation) for mean, deviation in actions)
+        return cls(tuple(shift), tuple(scale), reward, pairs)  # type: ignore[arg-type]
 
     def describe(self) -> dict[str, Any]:
-        """As a file has it."""
-        own = {} if self.actions is None else {"actions": [list(pair) for pair in self.actions]}
-        return {"shift": list(self.shift), "scale": list(self.scale), "reward": self.reward, **own}
+        """As plain values for JSON."""
+        actions = {} if self.actions is None else {"actions": [list(pair) for pair in self.actions]}
+        return {"shift": list(self.shift), "scale": list(self.scale), "reward": self.reward, **actions}
 
 
 def deviations(rewards: Tensor) -> Tensor:
-    """The deviation of each action's own rewards, [S, A] -> [A], float64; NaN is no reward.
+    """The standard deviation of each action's own rewards, [S, A] -> [A], float64; NaN entries are left out.
 
-    Three equal rewards are no certainty: for an action with few tries, n < `ENOUGH`, at least 1/n of the deviation of all
-    rewards, by which one more try could have moved its mean.
+    An action with few tries, n < `ENOUGH`, may have equal rewards by chance. Its deviation is at least 1/n of that of all
+    rewards: about how far one more try could move its mean.
     """
     known = ~rewards.isnan()
     count = known.sum(dim=0)
     centred = torch.where(known, rewards.double() - rewards.double().nanmean(dim=0), 0.0)
-    own = (centred.square().sum(dim=0) / count).sqrt()
-    return torch.maximum(own, torch.where(count < ENOUGH, shared_deviation(rewards) / count, 0.0))
+    observed = (centred.square().sum(dim=0) / count).sqrt()
+    return torch.maximum(observed, torch.where(count < ENOUGH, shared_deviation(rewards) / count, 0.0))
 
 
 def shared_deviation(rewards: Tensor) -> float:
     """The deviation of all rewards known, 1 where all are the same but for rounding."""
-    paid = rewards[~rewards.isnan()].double()
-    spread = float(paid.std(correction=0))
-    return spread if spread > ROUNDING * abs(float(paid.mean())) else 1.0
+    known = rewards[~rewards.isnan()].double()
+    spread = float(known.std(correction=0))
+    return spread if spread > ROUNDING * abs(float(known.mean())) else 1.0
 
 
 def _is_pairs(actions: Any) -> bool:

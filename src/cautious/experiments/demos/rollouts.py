@@ -10,13 +10,13 @@ import torch
 
 from cautious.beliefs.ensemble import DESCRIPTION, RewardEnsemble, shipped_folder
 from cautious.errors import MissingFileError
-from cautious.experiments.driving.experiment import experiment_at, load_or_train
+from cautious.experiments.driving.experiment import experiment_at, load_or_train_driving
 from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
 from cautious.progress import TitledProgress, titled
 from cautious.seeding import make_rng
 from cautious.solvers.solve import solve_mdp
-from cautious.worlds.driving import DrivingWorld, driving_world, pick
+from cautious.worlds.driving import DrivingWorld, draw_index, driving_world
 from cautious.worlds.driving_rules import START, DrivingState, step_events
 
 KNOWN_RUNS = (Path("demo"), Path("runs/driving-small"), Path("runs/driving-paper"))
@@ -59,7 +59,7 @@ def trained_belief(folder: Path | None, out: Path, progress: TitledProgress | No
     experiment = experiment_at("demo")
     store = Store.create(out, "driving", experiment.as_settings())
     with store.locked():
-        return load_or_train(experiment, store, experiment.default_probability, progress=progress)
+        return load_or_train_driving(experiment, store, experiment.default_probability, progress=progress)
 
 
 def drive_both(
@@ -85,7 +85,7 @@ def sample_drive(world: DrivingWorld, policy: torch.Tensor, num_steps: int, rng:
     state, distance, collisions, frames = world.index(START), 0, 0, []
     for _ in range(num_steps + 1):
         action_number, world_number = rng.random(2)
-        action = pick(policy[state].numpy(), action_number)
+        action = draw_index(policy[state].numpy(), action_number)
         frames.append(Frame(world.states[state], world.actions[action], distance, collisions))
         following = world.sample_next(state, action, world_number)
         happened = step_events(world.states[state], world.states[following])

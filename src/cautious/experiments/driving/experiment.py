@@ -20,7 +20,7 @@ from cautious.beliefs.training.problems import DrivingTrainingProblem
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.evaluation.driving_safety import safety_statistics
 from cautious.experiments.executors.executor import Executor, LocalExecutor
-from cautious.experiments.runs import load_belief, save_belief, train_belief
+from cautious.experiments.runs import load_stage_belief, train_stage_belief
 from cautious.experiments.store import StageResult, Store, as_lists, hardware_name
 from cautious.ops.risk import KofN
 from cautious.progress import ProgressTracker, TitledProgress, titled
@@ -133,8 +133,8 @@ def _run_probabilities(
     executor: Executor,
 ) -> None:
     """Train the belief that these probabilities share, then solve and measure at each."""
-    ensemble = load_or_train(experiment, store, probabilities[0], device, progress, executor)
-    inputs = StageInputs(experiment, ensemble, store if executor.is_local else None)
+    ensemble = load_or_train_driving(experiment, store, probabilities[0], device, progress, executor)
+    inputs = DrivingStageInputs(experiment, ensemble, store if executor.is_local else None)
     title = f"solving, p = {', '.join(f'{p:g}' for p in probabilities)}"
     solved = executor.map(solve_stage, inputs, probabilities, device="cpu", title=title, progress=progress)
     for probability, (numbers, arrays) in solved:
@@ -146,7 +146,7 @@ def stage_name(probability: float) -> str:
     return f"novel-p{probability:g}"
 
 
-def load_or_train(
+def load_or_train_driving(
     experiment: DrivingExperiment,
     store: Store,
     probability: float,
@@ -158,24 +158,22 @@ def load_or_train(
     certain = probability == 1
     stage = "belief-certain" if certain else "belief"
     if store.has(stage):
-        return load_belief(store, stage)
+        return load_stage_belief(store, stage)
     problem = DrivingTrainingProblem.familiar(probability)
     settings = replace(experiment.training, num_epochs=experiment.certain_epochs) if certain else experiment.training
-    models, numbers = train_belief(
+    return train_stage_belief(
         store,
         stage,
         problem,
         settings,
+        count_name="num_pairs",
         executor=executor or LocalExecutor(),
         device=device,
         progress=titled(progress, "training, p = 1" if certain else "training"),
     )
-    ensemble = RewardEnsemble(problem.network, models.parameters, models.losses, asdict(settings))
-    save_belief(store, stage, ensemble, models.losses, {"num_pairs": problem.num_samples, **numbers})
-    return ensemble
 
 
-class StageInputs(NamedTuple):
+class DrivingStageInputs(NamedTuple):
     """What the stages that share a belief need, wherever they are solved."""
 
     experiment: DrivingExperiment
@@ -184,7 +182,7 @@ class StageInputs(NamedTuple):
     """Where to save the pieces of a stage; None on a worker that cannot reach the run's folder."""
 
 
-def solve_stage(inputs: StageInputs, probability: float, progress: TitledProgress | None) -> StageResult:
+def solve_stage(inputs: DrivingStageInputs, probability: float, progress: TitledProgress | None) -> StageResult:
     """Policies, statistics and certificates for one p."""
     experiment, ensemble, store = inputs
     parts = None if store is None else store.parts(stage_name(probability))

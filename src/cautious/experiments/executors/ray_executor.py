@@ -38,7 +38,7 @@ from cautious.experiments.executors.executor import Piece, Result, Shared, Train
 from cautious.experiments.store import hardware_name, package_versions
 from cautious.parallel import single_threaded
 from cautious.progress import Progress, TitledProgress, titled
-from cautious.validation import as_device
+from cautious.validation import check_device
 
 RETRIES = 5
 """How often a piece is started again when its worker dies."""
@@ -376,7 +376,7 @@ def run_piece(
         versions: Of the packages at the driver; other versions would give other bits.
     """
     _refuse_other_versions(versions)
-    as_device(device)  # a machine may offer a GPU that its PyTorch cannot use
+    check_device(device)  # a machine may offer a GPU that its PyTorch cannot use
     torch.set_num_threads(1)
     started = time.perf_counter()
     value = work(shared, piece, progress)

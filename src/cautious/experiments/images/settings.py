@@ -12,7 +12,7 @@ from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import InvalidInputError
 from cautious.ops.risk import KofN
 from cautious.validation import look_up, parse_choice
-from cautious.worlds.image_tasks import ImageTask, RewardUnit, image_task
+from cautious.worlds.image_tasks import ImageTask, RewardUnit, check_image_task, image_task
 
 
 @dataclass(frozen=True)
@@ -220,11 +220,11 @@ def image_experiment_at(task: str, scale: str, seed: int = 0, setting: Setting |
         seed: Of every random draw; the draws of "draws" use seed, seed + 1, ...
         setting: One of the task's `SETTINGS`.
     """
-    image_task(task)
+    check_image_task(task)
     chosen = parse_choice(Setting, setting, "setting")
     if chosen not in SETTINGS[task]:
         known = ", ".join(repr(str(each)) for each in SETTINGS[task])
-        raise InvalidInputError(f"setting={str(chosen)!r} is no setting of {task}; choose one of {known}.")
+        raise InvalidInputError(f"setting={str(chosen)!r} is not a setting of {task}; choose one of {known}.")
     preset = look_up(SCALES, scale, "scale")(task, chosen)
     variants = tuple(
         replace(variant, training=replace(variant.training, seed=seed + variant.training.seed))
