@@ -75,10 +75,13 @@ def play_states(
 
     def play(task: int) -> None:
         states = slice(task * size, (task + 1) * size)
-        own = np.ascontiguousarray(rewards[:, states].permute(1, 2, 0).double().numpy())  # [s, A, M]
+        own = rewards[:, states].double()
+        by_model, by_action = (
+            np.ascontiguousarray(own.permute(order).numpy()) for order in ((1, 0, 2), (1, 2, 0))
+        )  # [s, M, A] and [s, A, M]
         # Fresh arrays: a view of a larger one has another type, for which the functions would be compiled again.
-        played, certified = np.empty((len(levels), len(own), num_actions)), np.empty((2, len(levels), len(own)))
-        _play(own, weights, num_iterations, float(tolerance), played, certified)
+        played, certified = np.empty((len(levels), len(by_model), num_actions)), np.empty((2, len(levels), len(by_model)))
+        _play(by_model, by_action, weights, num_iterations, float(tolerance), played, certified)
         policy[:, states], bounds[:, :, states] = played, certified
         tracker.report(task)
 
@@ -102,28 +105,28 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 @compiled
-def _play(rewards, rank_weights, num_iterations, tolerance, policy, bounds):  # type: ignore[no-untyped-def]
-    """Play all states [s, A, M] at all levels [L, M] into `policy` [L, s, A] and `bounds` [2, L, s]."""
-    for state in range(rewards.shape[0]):
-        own = rewards[state]
-        limit = tolerance * (own.max() - own.min())
+def _play(by_model, by_action, rank_weights, num_iterations, tolerance, policy, bounds):  # type: ignore[no-untyped-def]
+    """Play all states, rewards [s, M, A] and [s, A, M], at all levels [L, M] into `policy` [L, s, A] and `bounds` [2, L, s]."""
+    for state in range(by_model.shape[0]):
+        own = by_model[state], by_action[state]
+        limit = tolerance * (own[0].max() - own[0].min())
         for level in range(rank_weights.shape[0]):
-            lower, upper = _game(own, rank_weights[level], num_iterations, limit, policy[level, state])
+            lower, upper = _game(own[0], own[1], rank_weights[level], num_iterations, limit, policy[level, state])
             bounds[0, level, state] = lower
             bounds[1, level, state] = upper
 
 
 @compiled
-def _game(rewards, rank_weights, num_iterations, limit, best):  # type: ignore[no-untyped-def]
-    """One state's game [A, M]: the best policy into `best` [A]; returns its value and the bound on all policies' values."""
-    num_actions, num_models = rewards.shape
+def _game(by_model, by_action, rank_weights, num_iterations, limit, best):  # type: ignore[no-untyped-def]
+    """One state's game, rewards [M, A] and [A, M]: the best policy into `best` [A]; returns its value and a bound on all values."""
+    num_models, num_actions = by_model.shape
     policy, regret = np.full(num_actions, 1.0 / num_actions), np.zeros(num_actions)
     policy_sum, mixture_sum, recent_sum = np.zeros(num_actions), np.zeros(num_actions), np.zeros(num_actions)
     average, mixture, values = np.empty(num_actions), np.empty(num_actions), np.empty(num_models)
     order, average_order = np.arange(num_models), np.arange(num_models)  # two: each is nearly sorted the next time
     lower, upper, total, recent, restart = -np.inf, np.inf, 0.0, 0.0, 1
     for t in range(num_iterations):
-        value = _evaluate(rewards, policy, rank_weights, order, values, mixture)
+        value = evaluate(by_model, by_action, policy, rank_weights, order, values, mixture)
         if value >= lower:
             lower = value
             best[:] = policy
@@ -153,7 +156,7 @@ def _game(rewards, rank_weights, num_iterations, limit, best):  # type: ignore[n
                 weight += policy_sum[a]
             for a in range(num_actions):
                 average[a] = policy_sum[a] / weight
-            value = _evaluate(rewards, average, rank_weights, average_order, values, mixture)
+            value = evaluate(by_model, by_action, average, rank_weights, average_order, values, mixture)
             if value >= lower:
                 lower = value
                 best[:] = average
@@ -163,14 +166,17 @@ def _game(rewards, rank_weights, num_iterations, limit, best):  # type: ignore[n
 
 
 @compiled
-def _evaluate(rewards, policy, rank_weights, order, values, mixture):  # type: ignore[no-untyped-def]
-    """The exact k-of-N value of a policy [A]; `order`, `values` and `mixture` are filled for it."""
-    num_actions, num_models = rewards.shape
+def evaluate(by_model, by_action, policy, rank_weights, order, values, mixture):  # type: ignore[no-untyped-def]
+    """The exact k-of-N value of a policy [A]; `order`, `values` [M] and `mixture` [A] are filled for it.
+
+    The rewards come twice, [M, A] and [A, M]: models side by side for their values, actions side by side for the mixture.
+    """
+    num_models, num_actions = by_model.shape
     values[:] = 0.0
     for a in range(num_actions):
         if policy[a] != 0.0:
             for m in range(num_models):
-                values[m] += policy[a] * rewards[a, m]
+                values[m] += policy[a] * by_action[a, m]
     _sort(order, values)
     mixture[:] = 0.0
     value = 0.0
@@ -181,7 +187,7 @@ def _evaluate(rewards, policy, rank_weights, order, values, mixture):  # type: i
         m = order[i]
         value += weight * values[m]
         for a in range(num_actions):
-            mixture[a] += weight * rewards[a, m]
+            mixture[a] += weight * by_model[m, a]
     return value
 
 
