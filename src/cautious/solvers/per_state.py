@@ -1,6 +1,6 @@
 """k-of-N games of single states, compiled; each game ends when its policy is certified.
 
-One iteration, for a state with rewards r [A, M] and a policy π [A]:
+One iteration, for a state with rewards r(a, m) and a policy π [A]:
 
     v_m = Σ_a π(a) r(a, m)                    each model's value
     r̄(a) = Σ_i w_i r(a, m_i)                  the mixture that weighs the models by rank, m_1 the worst
@@ -36,6 +36,12 @@ LARGEST_TASK = 2**18
 
 CHECK_AVERAGE = 10
 """The average policy is evaluated every this many iterations: often enough to stop in time, for a tenth of the work."""
+
+MOST_COUNTED = 256
+"""Most models that are sorted by counting, whose time grows with their square; above, by digits."""
+DIGITS, DIGIT_BITS = 6, 11
+"""Of the 64 bits that are sorted by."""
+LOWEST = np.int64(-(2**63))
 
 
 class StateGames(NamedTuple):
@@ -80,7 +86,10 @@ def play_states(
             np.ascontiguousarray(own.permute(order).numpy()) for order in ((1, 0, 2), (1, 2, 0))
         )  # [s, M, A] and [s, A, M]
         # Fresh arrays: a view of a larger one has another type, for which the functions would be compiled again.
-        played, certified = np.empty((len(levels), len(by_model), num_actions)), np.empty((2, len(levels), len(by_model)))
+        played, certified = (
+            np.empty((len(levels), len(by_model), num_actions)),
+            np.empty((2, len(levels), len(by_model))),
+        )
         _play(by_model, by_action, weights, num_iterations, float(tolerance), played, certified)
         policy[:, states], bounds[:, :, states] = played, certified
         tracker.report(task)
@@ -118,12 +127,12 @@ def _play(by_model, by_action, rank_weights, num_iterations, tolerance, policy, 
 
 @compiled
 def _game(by_model, by_action, rank_weights, num_iterations, limit, best):  # type: ignore[no-untyped-def]
-    """One state's game, rewards [M, A] and [A, M]: the best policy into `best` [A]; returns its value and a bound on all values."""
+    """One state's game, rewards [M, A] and [A, M]: the best policy into `best` [A]; returns its value and a bound on all."""
     num_models, num_actions = by_model.shape
     policy, regret = np.full(num_actions, 1.0 / num_actions), np.zeros(num_actions)
     policy_sum, mixture_sum, recent_sum = np.zeros(num_actions), np.zeros(num_actions), np.zeros(num_actions)
     average, mixture, values = np.empty(num_actions), np.empty(num_actions), np.empty(num_models)
-    order, average_order = np.arange(num_models), np.arange(num_models)  # two: each is nearly sorted the next time
+    order = np.empty(num_models, np.int64)
     lower, upper, total, recent, restart = -np.inf, np.inf, 0.0, 0.0, 1
     for t in range(num_iterations):
         value = evaluate(by_model, by_action, policy, rank_weights, order, values, mixture)
@@ -156,7 +165,7 @@ def _game(by_model, by_action, rank_weights, num_iterations, limit, best):  # ty
                 weight += policy_sum[a]
             for a in range(num_actions):
                 average[a] = policy_sum[a] / weight
-            value = evaluate(by_model, by_action, average, rank_weights, average_order, values, mixture)
+            value = evaluate(by_model, by_action, average, rank_weights, order, values, mixture)
             if value >= lower:
                 lower = value
                 best[:] = average
@@ -193,25 +202,55 @@ def evaluate(by_model, by_action, policy, rank_weights, order, values, mixture):
 
 @compiled
 def _sort(order, values):  # type: ignore[no-untyped-def]
-    """Models from the worst on, ties by number, in place: Shell's sort, with a single pass where little is out of order.
+    """Models from the worst on, ties by number, into `order`; neither way depends on how the values were ordered before."""
+    if len(values) <= MOST_COUNTED:
+        _sort_by_counting(order, values)
+    else:
+        _sort_by_digits(order, values)
 
-    A policy changes little from one iteration to the next, so that one pass of insertions usually does; the wide gaps are for
-    the first iterations, and for many models.
-    """
-    num_models = len(order)
-    inversions = 0
-    for i in range(1, num_models):
-        inversions += values[order[i - 1]] > values[order[i]]
-    gap = 1
-    while inversions > num_models // 3 and 3 * gap + 1 < num_models:
-        gap = 3 * gap + 1  # 1, 4, 13, 40, ... (Knuth)
-    while gap > 0:
-        for i in range(gap, num_models):
-            m = order[i]
-            value = values[m]
-            j = i - gap
-            while j >= 0 and (values[order[j]] > value or (values[order[j]] == value and order[j] > m)):
-                order[j + gap] = order[j]
-                j -= gap
-            order[j + gap] = m
-        gap //= 3
+
+@compiled
+def _sort_by_counting(order, values):  # type: ignore[no-untyped-def]
+    """A model's place is the number of models that are worse: no branches, so that few models are sorted quickest."""
+    num_models = len(values)
+    equal = np.zeros(num_models, np.int64)  # models placed there before, with the same value
+    for m in range(num_models):
+        worse = 0
+        for other in range(num_models):
+            worse += values[other] < values[m]
+        order[worse + equal[worse]] = m
+        equal[worse] += 1
+
+
+@compiled
+def _sort_by_digits(order, values):  # type: ignore[no-untyped-def]
+    """Radix sort: by each group of bits in turn, from the lowest on; time linear in the number of models."""
+    num_models = len(values)
+    keys, after = np.empty(num_models, np.uint64), np.empty(num_models, np.int64)
+    counts = np.zeros((DIGITS, 1 << DIGIT_BITS), np.int32)
+    bits = (values + 0.0).view(np.int64)  # -0.0 becomes 0.0, which is equal to it
+    last = np.uint64((1 << DIGIT_BITS) - 1)
+    for m in range(num_models):
+        # As an unsigned whole number in the order of the values: positive ones above, negative ones from the other end.
+        key = np.uint64(bits[m] ^ ((bits[m] >> 63) | LOWEST))
+        keys[m] = key
+        order[m] = m
+        for digit in range(DIGITS):
+            counts[digit, (key >> np.uint64(digit * DIGIT_BITS)) & last] += 1
+    before = order
+    for digit in range(DIGITS):
+        shift, places = np.uint64(digit * DIGIT_BITS), counts[digit]
+        if places[(keys[0] >> shift) & last] == num_models:
+            continue  # all alike
+        total = 0
+        for i in range(len(places)):
+            count = places[i]
+            places[i] = total
+            total += count
+        for i in range(num_models):
+            m = before[i]
+            place = (keys[m] >> shift) & last
+            after[places[place]] = m
+            places[place] += 1
+        before, after = after, before
+    order[:] = before

@@ -1,19 +1,17 @@
 """The iterations of `solvers.cfr` in the single-state regime, compiled: each state is played from beginning to end by itself.
 
-As `solvers.cfr.minimise_regret` without a compiler, which the tests compare it with: the same draws, rules and records. Sums have
-the order of the loops below on every CPU (`solvers.per_state`), so that a state's bits depend on that state's rewards alone.
-A state's rewards [M, A] stay in the cache for all levels, runs and iterations.
+The same draws, rules and records as `solvers.cfr.minimise_regret_of_all`, which the tests compare it with. Sums have the order
+of the loops below on every CPU (`solvers.per_state`), so that a state's bits depend on that state's rewards alone. A state's
+rewards [M, A] stay in the cache for all levels, runs and iterations.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from cautious.ops.risk import KofN
 from cautious.parallel import parallel_map
 from cautious.progress import Progress, ProgressTracker
 from cautious.solvers.adversary import WINDOWS, ModelQueue
@@ -120,10 +118,14 @@ def _any_exact(groups: list[_Group]) -> bool:
     return any(group.draws.shape[2] == 0 for group in groups)
 
 
-def _history(problem: Problem, state: CFRState, traces: np.ndarray, policy_sum: np.ndarray, num_iterations: int) -> History:
+def _history(
+    problem: Problem, state: CFRState, traces: np.ndarray, policy_sum: np.ndarray, num_iterations: int
+) -> History:
     """The record of all iterations; sums over tasks in their order, which is that of the states."""
     history = History.empty(state, num_iterations)
-    history.occupancy_sum = history.policy_sum = torch.from_numpy(policy_sum)  # with d(s) = 1 the occupancy is the policy
+    history.occupancy_sum = history.policy_sum = torch.from_numpy(
+        policy_sum
+    )  # with d(s) = 1 the occupancy is the policy
     num_states = problem.rewards.num_states
     history.sampled_value, history.exact_value = (
         torch.from_numpy(traces[:, row].cumsum(axis=0)[-1]) / num_states for row in (SAMPLED, EXACT)
@@ -141,7 +143,7 @@ def _play(  # type: ignore[no-untyped-def]
     num_states, num_models, num_actions = by_model.shape
     num_iterations, num_runs, num_drawn = draws.shape
     trace[REGRET] = -np.inf
-    returns, order, worst = np.empty(num_models), np.arange(num_models), np.empty(num_models, np.int64)
+    returns, order, worst = np.empty(num_models), np.empty(num_models, np.int64), np.empty(num_models, np.int64)
     mixture, exact_mixture = np.empty(num_actions), np.empty(num_actions)
     policy, cumulative, signed = np.empty(num_actions), np.empty(num_actions), np.empty(num_actions)
     for state in range(num_states):
@@ -151,7 +153,9 @@ def _play(  # type: ignore[no-untyped-def]
             for t in range(num_iterations):
                 value = 0.0
                 if tracked or num_drawn == 0:
-                    value = evaluate(by_model[state], by_action[state], policy, rank_weights, order, returns, exact_mixture)
+                    value = evaluate(
+                        by_model[state], by_action[state], policy, rank_weights, order, returns, exact_mixture
+                    )
                 if tracked:
                     trace[EXACT, t, run] += value
                     if value >= highest:  # on ties the later iterate, as in `better_policy`
@@ -181,24 +185,35 @@ def _play(  # type: ignore[no-untyped-def]
 
 @compiled
 def _worst_of_drawn(rewards, drawn, policy, k, worst, returns, mixture):  # type: ignore[no-untyped-def]
-    """Mean of the k worst of the drawn models [N] for a policy [A], into `mixture` [A]; returns its value (Alg. 1, lines 7 and 8).
+    """Mean of the k worst of the drawn models [N] for a policy [A], into `mixture` [A]; returns its value (Alg. 1, lines 7, 8).
 
     `rewards` are [M, A]; `worst` and `returns` [at least N] are overwritten. Ties break by the model's number, as `drawn` is
     sorted.
     """
     num_actions, num_drawn = len(policy), len(drawn)
-    found = 0  # places in `drawn` of the worst so far, from the worst on
-    for place in range(num_drawn):
+    for first in range(0, num_drawn - 3, 4):  # four sums at a time: each addition waits for the one before
+        one, two = rewards[drawn[first]], rewards[drawn[first + 1]]
+        three, four = rewards[drawn[first + 2]], rewards[drawn[first + 3]]
+        of_one, of_two, of_three, of_four = 0.0, 0.0, 0.0, 0.0
+        for a in range(num_actions):
+            of_one += policy[a] * one[a]
+            of_two += policy[a] * two[a]
+            of_three += policy[a] * three[a]
+            of_four += policy[a] * four[a]
+        returns[first], returns[first + 1], returns[first + 2], returns[first + 3] = of_one, of_two, of_three, of_four
+    for place in range(num_drawn - num_drawn % 4, num_drawn):
         own = rewards[drawn[place]]
         value = 0.0
         for a in range(num_actions):
             value += policy[a] * own[a]
         returns[place] = value
+    worst[0] = 0
+    for place in range(1, num_drawn):  # places in `drawn` of the worst so far, from the worst on
+        value = returns[place]
         if k == num_drawn:
             worst[place] = place
-        elif found < k or value < returns[worst[k - 1]]:
-            i = min(found, k - 1)
-            found = min(found + 1, k)
+        elif place < k or value < returns[worst[k - 1]]:
+            i = min(place, k - 1)
             while i > 0 and returns[worst[i - 1]] > value:
                 worst[i] = worst[i - 1]
                 i -= 1
