@@ -112,7 +112,8 @@ def has_disagreement(rewards: Any, ordinary: Tensor) -> Tensor:
     """
     # All models in blocks; a model objects where an action that the ordinary policy takes is not its best.
     objections = torch.zeros(len(ordinary), dtype=torch.bool)
-    for _, block in model_blocks(as_rewards(rewards)):
+    is_small = isinstance(rewards, Tensor) and 8 * rewards.numel() <= BLOCK_BYTES
+    for _, block in [(None, rewards)] if is_small else model_blocks(as_rewards(rewards)):
         taken_and_worse = (block < block.amax(dim=-1, keepdim=True)) & (ordinary > 0).to(block.device)
         objections |= taken_and_worse.any(dim=0).any(dim=-1).cpu()
     return objections
