@@ -8,15 +8,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from cautious.beliefs.diagnostics import Diagnosis
 from cautious.beliefs.familiar_spread import FamiliarSpread
-from cautious.beliefs.fixed_shapes import filled_up
+from cautious.beliefs.fixed_shapes import filled_up, rounds_alike
 from cautious.beliefs.networks.base import Network, checked_network, restored
 from cautious.beliefs.networks.driving import DrivingNetwork
 from cautious.beliefs.prior import Prior
@@ -48,6 +50,8 @@ from cautious.validation import (
 )
 
 DESCRIPTION, WEIGHTS, PRIOR = "ensemble.json", "models.safetensors", "prior.safetensors"
+KEPT_BYTES = 2**26
+"""Weights of at most this size are kept in the layout of single predictions beside their own."""
 SHIPPED = Path(__file__).parent / "shipped"
 SHIPPED_NAMES = ("ask-for-help", "driving")
 
@@ -87,6 +91,7 @@ class RewardEnsemble:
         self.settings = _plain({} if settings is None else settings)
         self.prior = prior
         self._states = states
+        self._layers: tuple[tuple[int, int], list[Any]] | None = None
         self.diagnosis: Diagnosis | None = None
         """How the models did on familiar states that were held out, if `fit_ensemble` trained them."""
         self.familiar: FamiliarSpread | None = None
@@ -186,25 +191,36 @@ class RewardEnsemble:
         if most_rows is None:  # a whole world per call: moved once
             states = tuple(part.to(device) for part in states)
 
+        few = out.shape[1] <= getattr(self.network, "fewest_rows", 0) and device.type == "cpu" and self._has_short_calls
+        rows_per_call = self.network.fewest_rows if few else self.network.rows_per_call  # type: ignore[attr-defined]
+
+        kept = self._kept_layers() if few and len(indices) == self.num_models else None
+
         def inputs_of(rows: slice) -> list[Any]:
             if most_rows is None:
                 return list(states)
             inputs = [part[rows].to(device) for part in states]
             if device.type != "cpu":
                 return inputs
-            size = -(-len(inputs[0]) // self.network.rows_per_call) * self.network.rows_per_call
+            size = -(-len(inputs[0]) // rows_per_call) * rows_per_call
             return [filled_up(part, size) for part in inputs]
+
+        shared = inputs_of(slice(None)) if few else []
 
         def fill(number: int) -> None:
             model, row = number // row_blocks * num_models, number % row_blocks * num_rows
             models, rows = slice(model, model + num_models), slice(row, row + num_rows)
-            parameters = self.parameters[indices[models].to(device)]
-            if device.type == "cpu":
-                # Libraries round by the shape of a call: each has the same, so that no row or model depends on the others.
-                parameters = filled_up(parameters, num_models)
-            inputs, target = inputs_of(rows), out[models, rows]
+            inputs, target = list(shared) if few else inputs_of(rows), out[models, rows]
             beyond = inputs.pop() if self.prior is not None else None
-            target.copy_(predict(parameters, *inputs)[: target.shape[0], : target.shape[1]])
+            if kept is not None:
+                predicted = self.network.predict_by(kept[number // row_blocks], *inputs)  # type: ignore[attr-defined]
+            else:
+                parameters = self.parameters[indices[models].to(device)]
+                if device.type == "cpu":
+                    # Libraries round by the shape of a call: each has the same, so that no row or model depends on others.
+                    parameters = filled_up(parameters, num_models)
+                predicted = predict(parameters, *inputs)
+            target.copy_(predicted[: target.shape[0], : target.shape[1]])
             if self.prior is not None and beyond is not None:
                 heights = self.prior.heights[indices[models].to(device)]
                 target += heights[:, None] * beyond[: target.shape[1]]  # two operations: one fused rounds by place
@@ -221,6 +237,28 @@ class RewardEnsemble:
         else:
             for number in range(num_blocks):
                 fill(number)
+
+    @cached_property
+    def _has_short_calls(self) -> bool:
+        """Whether a call with fewer rows rounds as the usual one does, for layers of these shapes on this machine."""
+        rng = np.random.default_rng(0)
+        weights = torch.from_numpy(
+            np.stack([self.network.init(rng) for _ in range(self.network.block["cpu"][0])])
+        ).float()
+        rows = torch.from_numpy(rng.normal(size=(self.network.rows_per_call, math.prod(self.state_shape)))).float()
+        predict = partial(self.network.predict, weights)
+        return rounds_alike(predict, rows, self.network.fewest_rows)  # type: ignore[attr-defined]
+
+    def _kept_layers(self) -> list[Any] | None:
+        """All models' weights as `predict_by` takes them, block by block, kept for the next call; None if they are large."""
+        if self.parameters.nbytes > KEPT_BYTES:
+            return None
+        state = id(self.parameters), self.parameters._version
+        if self._layers is None or self._layers[0] != state:
+            size = self.network.block["cpu"][0]
+            blocks = [filled_up(block, size) for block in self.parameters.split(size)]
+            self._layers = state, [self.network.layers_of(block) for block in blocks]  # type: ignore[attr-defined]
+        return self._layers[1]
 
     def _with_held_out_results(self, same: RewardEnsemble) -> RewardEnsemble:
         """`same`, which holds these models, with what held-out states showed about them."""

@@ -8,6 +8,8 @@ block, its number modulo the block's size.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -27,6 +29,22 @@ def filled_up(values: Tensor, size: int, offset: int = 0) -> Tensor:
     filled = values[:1].expand(size, *values.shape[1:]).clone(memory_format=torch.contiguous_format)
     filled[offset : offset + len(values)] = values
     return filled
+
+
+def rounds_alike(predict: Callable[[Tensor], Tensor], rows: Tensor, fewer: int) -> bool:
+    """Whether calls with `fewer` rows give each row the bits that one call with all `rows` [S, F] gives it.
+
+    The order in which a library sums is set by the shapes of a call, not by the numbers in it. So a comparison of many sums
+    tells whether both shapes have the same order here: in another order, about half of them would round differently.
+
+    Args:
+        predict: Rows [s, F] -> [M, s, A].
+        rows: S is a multiple of `fewer`.
+        fewer: Rows of the shorter call.
+    """
+    whole = predict(rows)
+    parts = zip(rows.split(fewer), whole.split(fewer, dim=1), strict=True)
+    return all(torch.equal(predict(filled_up(part, fewer)), expected) for part, expected in parts)
 
 
 def aligned(values: Tensor, *dims: int) -> Tensor:

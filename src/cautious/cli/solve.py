@@ -99,16 +99,20 @@ class Solve:
         check_folder(self.out, "out")
         inputs, mdp = self._inputs(), self._mdp()
         rule = self._fallback_rule(inputs)
-        rewards = self._rewards(inputs)
         by_policy = inputs is not None and mdp is None and self._as_cautious_policy()
-        solved = self._decided(rewards) if by_policy else self._solved(rewards, mdp)
+        if by_policy:
+            assert inputs is not None
+            solved, spread = self._decided(inputs)
+        else:
+            rewards = self._rewards(inputs)
+            solved, spread = self._solved(rewards, mdp), spread_of(rewards)
         shape = solved.policies["best_policy"].shape  # [S, A], or [L, S, A]
         cautious, ordinary = (policies.reshape(shape) for policies in (solved.cautious, solved.ordinary))
         familiar = None if inputs is None else inputs.belief.familiar
-        decision = make_decision(cautious, ordinary, rewards, in_units_of(familiar, spread_of(rewards)))
+        decision = make_decision(cautious, ordinary, None, in_units_of(familiar, spread))
         fallback = None
         if rule is not None:
-            usual = make_decision(solved.ordinary[0], solved.ordinary[0], rewards, decision.disagreement)
+            usual = make_decision(solved.ordinary[0], solved.ordinary[0], None, decision.disagreement)
             fallback = with_fallback(usual, *rule)
         self._save(inputs, solved, decision, fallback)
         self._print(inputs, solved, decision, fallback, rule)
@@ -234,34 +238,32 @@ class Solve:
         """Whether `CautiousPolicy` decides: each state separately, and no other solver option is given."""
         return self.regime != "all-states" and self.sampling == "exact" and self.update is None
 
-    def _decided(self, rewards: Tensor) -> Solved:
-        """Decisions of `CautiousPolicy`: those that the guarantee of 'cautious calibrate' is about."""
-        import torch
-
+    def _decided(self, inputs: DecisionInputs) -> tuple[Solved, Tensor]:
+        """Decisions of `CautiousPolicy`, which 'cautious calibrate' guarantees something about; and the models' spread [S]."""
         from cautious.cli.console import progress_bar
         from cautious.ops.risk import parse_levels
         from cautious.policy.policy import CautiousPolicy
         from cautious.solvers.certificate import Certificate
 
         levels = parse_levels(self.level)
-        policy = CautiousPolicy(rewards, levels[0], num_iterations=self.iterations, seed=self.seed)
+        policy = CautiousPolicy(inputs.belief, levels[0], num_iterations=self.iterations, seed=self.seed)
         with progress_bar("solving") as progress:
-            cautious, ordinary, gap = policy.solve_states(rewards, levels, progress)
-        models = rewards.cpu()
-        values = [
-            level.value((models * probabilities).sum(dim=-1).T)
-            for level, probabilities in zip(levels, cautious, strict=True)
-        ]
-        lower = torch.stack(values)  # [L, S]
+            cautious, ordinary, gap, lower, spread = policy.solve_rows(inputs.states, levels, progress)
         several = len(levels) > 1
         lower, upper, gap = (part if several else part[0] for part in (lower, lower + gap, gap))
         best = cautious if several else cautious[0]
-        how = {name: value for name, value in policy.describe().items() if name != "level"}
-        record = {"regime": "single-state", "levels": list(map(str, levels)), "num_models": len(rewards), **how}
+        how = {name: value for name, value in policy.describe().items() if name not in ("level", "familiar")}
+        record = {
+            "regime": "single-state",
+            "levels": list(map(str, levels)),
+            "num_models": inputs.belief.num_models,
+            **how,
+        }
         certificate = Certificate(lower, upper, gap, levels if several else levels[0])
-        return Solved(
+        solved = Solved(
             {"best_policy": best}, {"best_policy": certificate}, record, cautious, ordinary.expand_as(cautious)
         )
+        return solved, spread
 
     def _solved(self, rewards: Any, mdp: TabularMDP | None) -> Solved:
         from cautious.cli.console import progress_bar

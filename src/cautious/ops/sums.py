@@ -13,12 +13,17 @@ def pairwise_sum(terms: Tensor, dim: int = 0) -> Tensor:
     each addition is rounded once, wherever it is made. Its error also grows with log n only.
     """
     terms = terms.movedim(dim, 0)
-    while len(terms) > 1:
-        half = (len(terms) + 1) // 2
-        first = terms[:half].clone()
-        first[: len(terms) - half] += terms[half:]
-        terms = first
-    return terms[0]
+    count, half = terms.shape[0], (terms.shape[0] + 1) // 2
+    if count == 1:
+        return terms[0]
+    first = terms[:half].clone()
+    rest = terms[half:]
+    while True:
+        first[: count - half].add_(rest)
+        if half == 1:
+            return first[0]
+        count, half = half, (half + 1) // 2
+        rest = first[half:count]
 
 
 def pairwise_mean(terms: Tensor, dim: int = 0) -> Tensor:

@@ -33,7 +33,7 @@ class Decision:
     """Total variation distance from the ordinary (risk-neutral) policy, [B]: 0 acts as usual, 1 entirely differently."""
     ordinary: Tensor
     """The ordinary policy, [B, A]; in an MDP, of several that are equally good, the one nearest to `probabilities`."""
-    _opinions: Tensor = field(repr=False)
+    _opinions: Tensor | None = field(repr=False)
     disagreement: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))
     """How far the models differ in each state, [B] (`ops.disagreement.model_spread`), in units of familiar states: 95 % of
     familiar states that no model was trained on stay below 1. In units of the reward where the policy knows no familiar
@@ -50,6 +50,7 @@ class Decision:
 
     def opinions(self) -> Tensor:
         """What each model says each action pays, [M, B, A]; kept, not copied."""
+        assert self._opinions is not None, "`cautious solve` does not keep them: they may be larger than memory"
         return self._opinions
 
 
@@ -70,7 +71,7 @@ def with_baseline(
 ) -> tuple[Tensor, Tensor]:
     """What levels do, and what one would ordinarily do: [L, S, A] as solved -> twice [L, S, A].
 
-    The ordinary policy replaces what was solved where it is known to be the best: where no model objects to it, and for level
+    The ordinary policy replaces what was solved where it is known to be the best: where no model prefers another, and for level
     n-of-n, the mean of all models drawn. A solver comes close to it in finitely many iterations, and the rest would show as
     caution.
     """
@@ -113,7 +114,8 @@ def has_disagreement(rewards: Any, ordinary: Tensor) -> Tensor:
     """
     # All models in blocks; a model prefers another action where one that the ordinary policy takes is not its best.
     prefers_another = torch.zeros(len(ordinary), dtype=torch.bool)
-    for _, block in model_blocks(as_rewards(rewards)):
+    is_small = isinstance(rewards, Tensor) and 8 * rewards.numel() <= BLOCK_BYTES
+    for _, block in [(None, rewards)] if is_small else model_blocks(as_rewards(rewards)):
         taken_and_worse = (block < block.amax(dim=-1, keepdim=True)) & (ordinary > 0).to(block.device)
         prefers_another |= taken_and_worse.any(dim=0).any(dim=-1).cpu()
     return prefers_another
@@ -136,7 +138,7 @@ def departs(action: Tensor, ordinary: Tensor) -> Tensor:
 def make_decision(
     cautious: Tensor,
     ordinary: Tensor,
-    opinions: Tensor,
+    opinions: Tensor | None,
     disagreement: Tensor,
     gap: Tensor | None = None,
 ) -> Decision:

@@ -119,7 +119,7 @@ def with_fallback(decision: Decision, action: int, threshold: float) -> Decision
     refers = (decision.disagreement > threshold).unsqueeze(-1)
     policy = torch.where(refers, safe, decision.probabilities)
     # Without a gap: the rule is not the solution of a k-of-N problem.
-    return make_decision(policy, decision.ordinary, decision.opinions(), decision.disagreement)
+    return make_decision(policy, decision.ordinary, decision._opinions, decision.disagreement)
 
 
 def action_names(belief: Any) -> tuple[str, ...] | None:

@@ -22,11 +22,13 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.datasets.observations import as_batch
+from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.familiar_spread import FEWEST, FamiliarSpread, in_units_of
 from cautious.beliefs.table_belief import TableBelief, state_numbers
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.ops.risk import KofN, parse_levels
 from cautious.parallel import single_threaded
+from cautious.policy.blocks import ROWS_PER_BLOCK, BlockExecutor, SolvedStates, solve_in_blocks, with_values
 from cautious.policy.decision import (
     Decision,
     has_disagreement,
@@ -136,7 +138,7 @@ class CautiousPolicy:
         )  # a user's own belief may use the name for something else
 
     def _familiar_spread(self, states: Any) -> FamiliarSpread:
-        spread = FamiliarSpread.of(spread_of(self._rewards(states)))
+        spread = FamiliarSpread.of(spread_of(self.checked_rewards(states)))
         if spread is None:
             raise InvalidInputError(
                 f"familiar_states: fewer than {FEWEST} states cannot set a unit; give {FEWEST} at least, better 20 or more."
@@ -154,13 +156,13 @@ class CautiousPolicy:
             cautious, ordinary = (policies[0, numbers] for policies in self._mdp_policies)
             rewards, gap = self.belief.rewards(numbers), None
         else:
-            rewards = self._rewards(states)  # on all threads, if a user's own belief uses them
+            rewards = self.checked_rewards(states)  # on all threads, if a user's own belief uses them
             policies, ordinary, gaps = self.solve_states(rewards, [self.level])
             cautious, gap = policies[0], gaps[0]
         disagreement = in_units_of(self.familiar, spread_of(rewards))
         return make_decision(cautious, ordinary, rewards, disagreement, gap)
 
-    def _rewards(self, states: Any) -> Tensor:
+    def checked_rewards(self, states: Any) -> Tensor:
         """What each model says each action pays, [M, B, A], checked."""
         rewards = as_float_tensor(self.belief.rewards(states), "belief")
         check_shape(rewards, "M S A", "belief")
@@ -276,8 +278,25 @@ class CautiousPolicy:
             numbers = state_numbers(states, self.mdp.num_states)
             policies, ordinary = policies[:, numbers], ordinary[:, numbers]
         else:
-            policies, ordinary, _ = self.solve_states(self._rewards(states), levels, progress)
+            policies, ordinary, *_ = self.solve_rows(states, levels, progress)
         return policies, ordinary.expand_as(policies)
+
+    def solve_rows(
+        self,
+        states: Any,
+        levels: Sequence[KofN],
+        progress: Progress | None = None,
+        executor: BlockExecutor | None = None,
+    ) -> SolvedStates:
+        """What levels do in these states; many states a block at a time, so that memory does not grow with M S A.
+
+        `executor` is what gives out the blocks (`experiments.executors`), if not this process.
+        """
+        is_rows = isinstance(self.belief, RewardEnsemble) and isinstance(states, (Tensor, np.ndarray))
+        if is_rows and (executor is not None or len(states) > ROWS_PER_BLOCK) and states.ndim > 1:
+            return solve_in_blocks(self, states, levels, progress, executor)
+        rewards = self.checked_rewards(states)
+        return with_values(rewards, levels, *self.solve_states(rewards, levels, progress))
 
     def save(self, folder: Path | str) -> None:
         """Write the policy with its belief (safetensors, JSON)."""

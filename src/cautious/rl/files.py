@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 
 from cautious.errors import BadFileError, InvalidInputError
-from cautious.io.arrays import FORMAT, fingerprint_of, listed, load_json, load_tensors, save_json, save_tensors
+from cautious.io.arrays import (
+    FORMAT,
+    fingerprint_of,
+    load_json,
+    load_tensors,
+    recorded_checksum,
+    save_json,
+    save_tensors,
+)
 from cautious.io.content_names import name_in, replacing, with_stamp
 
 if TYPE_CHECKING:
@@ -86,7 +94,7 @@ def load_agent(kind: type[KofNPPO], folder: Path, env: Any, belief: Any, given: 
             f"{[str(agent.observation_space), str(agent.action_space)]}."
         )
     name = name_in(described, WEIGHTS)
-    _restore(agent, load_tensors(folder / name, listed(described, name)), described, folder / name)
+    _restore(agent, load_tensors(folder / name, recorded_checksum(described, name)), described, folder / name)
     return agent
 
 

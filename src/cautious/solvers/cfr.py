@@ -280,6 +280,8 @@ def minimise_regret(
 ) -> CFRResult:
     """T iterations of k-of-N CFR for a batch of levels and runs.
 
+    Single states of an array on the CPU are played by compiled code, all else by `minimise_regret_of_all`.
+
     Args:
         problem: What is solved.
         num_iterations: T.
@@ -287,8 +289,26 @@ def minimise_regret(
         update: How regret accumulates.
         seed: Starts the queues.
         track_exact: Whether to rank all M models in every iteration, for exact values and the adversary's mixtures.
-        progress: Called after each iteration with (done, total).
+        progress: Called as the work advances with (done, total).
     """
+    options = (num_iterations, sampling, update, seed, track_exact, progress)
+    if problem.game.per_state and problem.rewards.device.type == "cpu" and not problem.rewards.streamed:
+        from cautious.solvers.per_state_cfr import minimise_regret_in_states  # loads the compiler
+
+        return minimise_regret_in_states(problem, *options)
+    return minimise_regret_of_all(problem, *options)
+
+
+def minimise_regret_of_all(
+    problem: Problem,
+    num_iterations: int,
+    sampling: Sampling,
+    update: Update,
+    seed: int = 0,
+    track_exact: bool = True,
+    progress: Progress | None = None,
+) -> CFRResult:
+    """As `minimise_regret`, one iteration of all states after another, in tensors on any device."""
     adversary = problem.adversary_type(
         problem.rewards,
         problem.batch,

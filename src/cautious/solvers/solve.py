@@ -135,7 +135,7 @@ def solve_bandit(
         device: Where to compute; where the rewards are, if not given.
         track_exact: Whether every iteration also ranks all M models, for `Trace.exact_value`, `best_policy` and a tight
             certificate. By default wherever that is cheap.
-        progress: Called after each iteration with (done, total).
+        progress: Called as the work advances with (done, total).
 
     Returns:
         `Solution`; for one level and no `num_runs` its policies are plain [S, A].
@@ -186,7 +186,7 @@ def solve_mdp(
         seed: Starts the shuffles.
         device: Where to compute; where the rewards are, if not given.
         track_exact: Whether every iteration also ranks all M models; by default wherever that is cheap.
-        progress: Called after each iteration with (done, total).
+        progress: Called as the work advances with (done, total).
 
     Returns:
         `Solution`; for one level and no `num_runs` its policies are plain [S, A].

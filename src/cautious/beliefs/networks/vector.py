@@ -129,6 +129,7 @@ class VectorNetwork:
         {"cpu": (MODELS_PER_CALL, 64), "cuda": (MODELS_PER_CALL, 1024)}
     )
     rows_per_call = 64
+    fewest_rows = 8
     blocks_per_task = 16
 
     def __init__(
@@ -196,11 +197,22 @@ class VectorNetwork:
         Layers are as wide as whole cache lines, with units of weight 0 beside their own: narrower ones may round a row by its
         position among the others.
         """
+        return self.predict_by(self.layers_of(parameters), *states)
+
+    def layers_of(self, parameters: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Each layer's bias [M, 1, out] and kernel [M, in, out], as wide as whole cache lines, from weights [M, P]."""
         part = split_parameters(parameters, self._shapes)
-        seen = aligned(states[0], 1).expand(len(parameters), -1, -1)
-        for number, (kernel, bias) in enumerate(zip(part[::2], part[1::2], strict=True)):
-            seen = torch.baddbmm(aligned(bias, 1).unsqueeze(1), seen, aligned(kernel, 1, 2).transpose(1, 2))
-            seen = seen.relu_() if 2 * number + 2 < len(part) else seen
+        return [
+            (aligned(bias, 1).unsqueeze(1), aligned(kernel, 1, 2).transpose(1, 2))
+            for kernel, bias in zip(part[::2], part[1::2], strict=True)
+        ]
+
+    def predict_by(self, layers: list[tuple[Tensor, Tensor]], *states: Tensor) -> Tensor:
+        """As `predict`, by what `layers_of` returned: a single row takes longer to lay weights out for than to predict."""
+        seen = aligned(states[0], 1).expand(len(layers[0][0]), -1, -1)
+        for number, (bias, kernel) in enumerate(layers, start=1):
+            seen = torch.baddbmm(bias, seen, kernel)
+            seen = seen.relu_() if number < len(layers) else seen
         predictions = seen[..., : self.num_actions]
         if self.action_units is None:
             return predictions * self.reward_scale
