@@ -6,10 +6,12 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from cautious.beliefs.datasets.training_data import with_names
 from cautious.beliefs.diagnostics import BeliefWarning, examine
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.familiar_spread import FamiliarSpread
@@ -34,8 +36,8 @@ NetworkChoice = str | Callable[[], torch.nn.Module]
 
 @single_threaded
 def fit_ensemble(
-    inputs: ArrayLike,
-    rewards: ArrayLike,
+    inputs: ArrayLike | Any,
+    rewards: ArrayLike | Any,
     *,
     network: NetworkChoice = "auto",
     num_models: int = 100,
@@ -50,13 +52,16 @@ def fit_ensemble(
     progress: bool | Progress = True,
     validation_fraction: float = 0.1,
     prior: float | None = None,
+    missing: str = "leave-out",
 ) -> RewardEnsemble:
     """Train M reward models on familiar data: together they are a belief about what each action pays.
 
     Args:
-        inputs: Familiar states, one row each: vectors [S, ...], or images [S, 28, 28].
+        inputs: Familiar states, one row each: vectors [S, ...], or images [S, 28, 28]. Or a table: a frame (pandas, polars) or
+            a dictionary of columns, whose names the belief keeps: new states may then come by name, in any order. Texts
+            become a column of 0 and 1 each (`beliefs.datasets.learn_table` has the rules, and warns of what it leaves out).
         rewards: What each action paid in each of them, [S, A]; NaN where it was not tried (logged feedback): such an entry
-            carries no loss.
+            carries no loss. In a frame or a dictionary each column is an action, and the belief keeps their names.
         network: "image" is the paper's convolutional network, "vector" two hidden layers of 64 that learn each feature's
             and the rewards' units by themselves; "auto" takes the first for images [S, 28, 28] and the second otherwise. Or a
             function without arguments that returns a torch module from inputs [B, ...] to rewards [B, A], both in
@@ -81,6 +86,8 @@ def fit_ensemble(
             ensemble. If not given, 0.75 for vectors (where each action's rewards then have a unit of their own) and for a
             module of one's own that takes vectors, 0 for images and other arrays, whose distances say little. The belief
             keeps up to 5,000 familiar states, whitened, to measure distances with; so do its files.
+        missing: What becomes of a table's rows with an empty cell: "leave-out", or "indicator": they stay, with the column's
+            mean in the cell and one more column that says that it was empty; new states may then be empty there, too.
 
     Returns:
         The trained ensemble. Its `losses` are in the rewards' units, squared.
@@ -91,6 +98,7 @@ def fit_ensemble(
     >>> belief.rewards(states).shape
     torch.Size([4, 40, 2])
     """
+    inputs, rewards, names = with_names(inputs, rewards, missing)
     table = checked_rewards(rewards)
     states = _as_states(inputs, network)
     rate = _default_learning_rate(network, states) if learning_rate is None else learning_rate
@@ -114,7 +122,7 @@ def fit_ensemble(
         priors = Prior.fitted(
             rows, table[familiar], width=width, num_models=settings.num_models, seed=settings.seed
         ).to(trained.parameters.device)
-    kept = asdict(settings) | {"prior": width}
+    kept = asdict(settings) | {"prior": width} | names
     belief = RewardEnsemble(problem.network, trained.parameters, trained.losses, kept, prior=priors)
     if len(held_out):
         predictions = belief.rewards(states[held_out])
