@@ -15,12 +15,14 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.datasets.frames import as_table, is_frame, is_named
+from cautious.beliefs.datasets.pictures import as_grey, picture_shape
 from cautious.beliefs.datasets.schema import KEPT_AS, TableSchema, action_names
 from cautious.beliefs.diagnostics import Diagnosis
 from cautious.beliefs.familiar_spread import FamiliarSpread
 from cautious.beliefs.fixed_shapes import filled_up
 from cautious.beliefs.networks.base import Network, checked_network, restored
 from cautious.beliefs.networks.driving import DrivingNetwork
+from cautious.beliefs.networks.image import SIDE, ImageNetwork
 from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.beliefs.prior import Prior
 from cautious.beliefs.table_belief import state_numbers
@@ -41,6 +43,8 @@ from cautious.validation import (
     check_shape,
 )
 
+PICTURES_KEPT_AS = "picture_shape"
+"""Under which name the settings hold the shape of pictures, where images were made of them."""
 DESCRIPTION, WEIGHTS, PRIOR = "ensemble.json", "models.safetensors", "prior.safetensors"
 SHIPPED = Path(__file__).parent / "shipped"
 SHIPPED_NAMES = ("ask-for-help", "driving")
@@ -50,7 +54,7 @@ class RewardEnsemble:
     """M reward models of one architecture.
 
     >>> import numpy as np
-    >>> from cautious.beliefs.networks.image import ImageNetwork
+    >>> from cautious.beliefs.networks.image import SIDE, ImageNetwork
     >>> network = ImageNetwork(num_actions=11)
     >>> weights = torch.tensor(np.stack([network.init(np.random.default_rng(i)) for i in range(3)])).float()
     >>> belief = RewardEnsemble(network, weights)
@@ -103,6 +107,12 @@ class RewardEnsemble:
         return self.network.state_shape
 
     @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """Shape of one state as it was given in training: of a picture its height, width and channels."""
+        found = self.settings.get(PICTURES_KEPT_AS)
+        return tuple(found) if isinstance(found, list) and len(found) == 3 else self.state_shape
+
+    @property
     def columns(self) -> TableSchema | None:
         """The columns of a state, where the models were trained on a table; None where states are arrays without names."""
         kept = self.settings.get(KEPT_AS)
@@ -120,7 +130,9 @@ class RewardEnsemble:
     def __repr__(self) -> str:
         """Sizes and names; the weights are many."""
         columns = self.columns
-        about = f"states {list(self.state_shape)}" if columns is None else _few([f.name for f in columns.features])
+        about = (
+            f"states {list(self.observation_shape)}" if columns is None else _few([f.name for f in columns.features])
+        )
         actions = f"{self.num_actions:,} actions" + ("" if self.actions is None else f" ({_few(self.actions)})")
         return f"RewardEnsemble({self.num_models:,} models, {actions}, {about})"
 
@@ -137,9 +149,9 @@ class RewardEnsemble:
 
         Args:
             states: One row per state, as the network takes them: vectors [S, ...], or a frame or a dictionary with the columns
-                of the training, in any order; images [S, 28, 28], or for an image network
-                with a help bit a pair of images and whether help is available (one truth value, or one per image). For driving
-                a whole world (`cautious.driving_world`).
+                of the training, in any order; images [S, 28, 28], or pictures as in training; for an image network with a help
+                bit a pair of images and whether help is available (one truth value, or one per image). For driving a whole
+                world (`cautious.driving_world`).
             progress: Called with (blocks done, blocks in all).
         """
         check_callable(progress, "progress", "blocks done, blocks in all")
@@ -171,21 +183,32 @@ class RewardEnsemble:
 
     def _as_states(self, states: Any) -> tuple[Any, ...]:
         """Arrays as the network takes them; with a prior, last how far each state is beyond the familiar ones, [S, A]."""
-        arrays = self.network.as_states(self._in_order(states))
+        arrays = self.network.as_states(self.as_trained(states))
         return arrays if self.prior is None else (*arrays, self.prior.beyond(arrays[0]))
 
-    def _in_order(self, states: Any) -> Any:
-        """States with named columns as the array that the models were trained on; any other as they are."""
+    def as_trained(self, states: Any) -> Any:
+        """Columns by name, and pictures, as the array that the models were trained on; any other states as they are."""
+        if isinstance(self.network, ImageNetwork):
+            return self._as_images(states)
         if not is_named(states):
             return states
         if self.columns is not None:
             return self.columns.states(as_table(states, "states"), strict=True)
         if is_frame(states) or not isinstance(self.network, VectorNetwork):
-            return states  # a frame by position, as an array; and parts of an image's state by name
+            return states  # a frame by position, as an array
         raise InvalidInputError(
             "states: columns by name, but the belief was trained on arrays without names; pass an array in the order of the "
             "training, or train on a frame or a dictionary."
         )
+
+    def _as_images(self, states: Any) -> Any:
+        """Pictures of the shape of the training as images [S, 28, 28]; one channel more is no other shape."""
+        shape, known = picture_shape(states), self.observation_shape
+        if shape is not None and shape[:2] == known[:2]:
+            return as_grey(states)
+        if shape is not None and len(known) == 3 and shape[:2] != (SIDE, SIDE):
+            raise InvalidInputError(f"states: pictures {list(shape)}; those of the training were {list(known)}.")
+        return states
 
     def _predict(self, indices: Tensor, states: tuple[Any, ...], progress: Progress | None) -> Tensor:
         """Rewards [N, S, A] of the models at `indices` [N]."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.datasets.frames import is_named
-from cautious.beliefs.datasets.training_data import check_same_rows, reward_columns
+from cautious.beliefs.datasets.training_data import reward_columns, same_rows
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.familiar_spread import FamiliarSpread, in_units_of
 from cautious.beliefs.fit import refit, with_needed
@@ -164,11 +164,11 @@ def _by_name(policy: CautiousPolicy | FallbackRule, states: Any, rewards: Any) -
     belief = policy.policy.belief if isinstance(policy, FallbackRule) else policy.belief
     if not isinstance(belief, RewardEnsemble):
         return states, rewards
-    check_same_rows(states, rewards)
+    rewards = same_rows(states, rewards)
     if is_named(rewards):
         _, rewards = reward_columns(rewards, belief.actions)
     if not is_named(states) or belief.columns is None:
-        return states, rewards
+        return belief.as_trained(states), rewards
     rows = read_states(belief, states)
     if not rows.bad:
         return rows.states, rewards

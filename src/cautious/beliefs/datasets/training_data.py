@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.datasets.cells import EMPTY, bad_numbers
-from cautious.beliefs.datasets.frames import as_table, index_of, is_frame, is_named
+from cautious.beliefs.datasets.frames import as_table, index_of, is_named
 from cautious.beliefs.datasets.learn_table import Missing, about_rewards, learn, select
 from cautious.beliefs.datasets.schema import ACTIONS_KEPT_AS, KEPT_AS, TableSchema, bad_rows
 from cautious.errors import InvalidInputError
@@ -43,7 +43,7 @@ def with_names(inputs: Any, rewards: Any, missing: str) -> TrainingData:
         missing: What becomes of rows with an empty cell (`Missing`).
     """
     rule = parse_choice(Missing, missing, "missing")
-    check_same_rows(inputs, rewards)
+    rewards = same_rows(inputs, rewards)
     actions, paid = reward_columns(rewards) if is_named(rewards) else ((), rewards)
     if not is_named(inputs):
         return TrainingData(inputs, paid, {ACTIONS_KEPT_AS: list(actions)} if actions else {})
@@ -80,13 +80,14 @@ def reward_columns(rewards: Any, order: Sequence[str] | None = None) -> tuple[tu
     return tuple(table.header), torch.from_numpy(np.stack([table.read(name).numbers for name in table.header], axis=1))
 
 
-def check_same_rows(inputs: Any, rewards: Any) -> None:
-    """Two pandas frames go together by their rows' labels; in another order each state would get another's rewards."""
-    if not (is_frame(inputs) and is_frame(rewards)):
-        return
+def same_rows(inputs: Any, rewards: Any) -> Any:
+    """Rewards in the order of the states, where both are pandas frames: rows go together by their labels, as in pandas."""
     ours, theirs = index_of(inputs), index_of(rewards)
-    if ours is not None and theirs is not None and len(ours) == len(theirs) and not ours.equals(theirs):
-        raise InvalidInputError(
-            "rewards: its rows have other labels than those of inputs, or another order; align them: "
-            "rewards.loc[inputs.index], or reset_index(drop=True) on both."
-        )
+    if ours is None or theirs is None or len(ours) != len(theirs) or ours.equals(theirs):
+        return rewards
+    if ours.is_unique and theirs.is_unique and ours.isin(theirs).all():
+        return rewards.loc[ours]
+    raise InvalidInputError(
+        "rewards: its rows have other labels than those of inputs, or labels twice in another order, so that nobody can tell "
+        "which go together; give both the same index, or reset_index(drop=True) on both."
+    )
