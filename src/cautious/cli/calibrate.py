@@ -86,9 +86,9 @@ class Calibrate:
 
     def _familiar(self) -> tuple[RewardEnsemble, tuple[Any, ...]]:
         """The belief, and familiar states; with --data also the rewards there."""
-        from cautious.cli.console import say
+        from cautious.cli.console import warn
         from cautious.cli.inputs import load_decision_inputs
-        from cautious.errors import InvalidInputError
+        from cautious.errors import BadFileError, InvalidInputError
 
         if (self.states is None) == (not self.data):
             raise InvalidInputError(
@@ -97,8 +97,10 @@ class Calibrate:
             )
         if self.states is not None:
             inputs = load_decision_inputs(self.belief, self.states)
+            if inputs.rows is not None and not len(inputs.states):
+                raise BadFileError(f"{inputs.rows.sentence()}. No row is left.")
             if inputs.rows is not None:
-                say(f"warning: {inputs.rows.sentence()}. They are left out: no level decides about them.")
+                warn(f"{inputs.rows.sentence()}. They are left out: no level decides about them.")
             return inputs.belief, (inputs.states,)
         belief, *dataset = load_training_data(self.belief, self.data)
         return belief, tuple(dataset)
@@ -136,7 +138,7 @@ def load_training_data(belief: Path, data: Sequence[Path]) -> tuple[RewardEnsemb
     from cautious.beliefs.datasets.files import are_tables, read_tables
     from cautious.beliefs.datasets.learn_table import select
     from cautious.beliefs.datasets.schema import OutcomeColumns, TableSchema, bad_rows
-    from cautious.cli.console import say
+    from cautious.cli.console import warn
     from cautious.cli.inputs import load_belief
     from cautious.errors import BadFileError
 
@@ -150,7 +152,7 @@ def load_training_data(belief: Path, data: Sequence[Path]) -> tuple[RewardEnsemb
     if bad and not len(rows):
         raise BadFileError(f"{bad_rows(bad, table)}; none is left.")
     if bad:
-        say(f"warning: {bad_rows(bad, table)}; they are left out, as they were in training.")
+        warn(f"{bad_rows(bad, table)}; they are left out, as they were in training.")
     actions, rewards = outcome.of(select(table, rows))
     if actions != columns.actions:
         raise BadFileError(

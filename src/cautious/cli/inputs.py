@@ -46,7 +46,6 @@ def load_decision_inputs(belief: Path, states: Path) -> DecisionInputs:
     from cautious.beliefs.datasets.files import are_tables, read_tables
     from cautious.beliefs.datasets.schema import TableSchema
     from cautious.cli.console import plural, say
-    from cautious.errors import BadFileError
     from cautious.policy.bad_rows import read_states, rows_of
 
     models = load_belief(belief)
@@ -64,6 +63,4 @@ def load_decision_inputs(belief: Path, states: Path) -> DecisionInputs:
         rows = replace(rows, table=replace(rows.table, origin=str(states)))
     if not rows.bad:
         return DecisionInputs(models, rows.states, table, columns)
-    if not len(rows.states):
-        raise BadFileError(f"{rows.sentence()}. No row is left to decide about.")
     return DecisionInputs(models, rows.states, table, columns, rows)

@@ -131,6 +131,8 @@ class Solve:
         as_folder(self.out, "out")
         inputs, mdp = self._inputs(), self._mdp()
         rule = self._fallback_rule(inputs)
+        if inputs is not None and inputs.rows is not None and not len(inputs.states):
+            return self._decide_nothing(inputs, rule)
         rewards = self._rewards(inputs)
         by_policy = inputs is not None and mdp is None and self._as_cautious_policy()
         solved = self._decided(rewards) if by_policy else self._solved(rewards, mdp)
@@ -151,6 +153,27 @@ class Solve:
         self._save(inputs, everywhere, in_all_rows, fallback)
         self._print_actions(inputs, in_all_rows, fallback)
         self._print_tables(inputs, solved, decision, rule)
+        self._print_bad_rows(inputs)
+
+    def _decide_nothing(self, inputs: DecisionInputs, rule: tuple[int, float] | None) -> None:
+        """Write files about rows of which not one can be judged."""
+        import torch
+
+        from cautious.policy.decision import make_decision, with_unjudged
+
+        assert inputs.rows is not None
+        reasons, safe = inputs.rows.reasons(), None if rule is None else rule[0]
+        single = torch.zeros(0, inputs.belief.num_actions, dtype=torch.float64)
+        policy = single if len(self.level) == 1 else single.expand(len(self.level), -1, -1)
+        decision, rowwise = (
+            with_unjudged(make_decision(part, part, lambda: single, single.sum(dim=-1)), reasons, safe)
+            for part in (policy, single)
+        )
+        fallback = None if rule is None else rowwise
+        policies = {"best_policy": decision.probabilities}
+        self._save(inputs, Solved(policies, {}, {"levels": list(self.level)}, policy, policy), decision, fallback)
+        self._print_actions(inputs, decision, fallback)
+        self._print_files(inputs)
         self._print_bad_rows(inputs)
 
     def _save(
@@ -182,7 +205,7 @@ class Solve:
     def _print_tables(
         self, inputs: DecisionInputs | None, solved: Solved, decision: Decision, rule: tuple[int, float] | None
     ) -> None:
-        """Print how good the decisions are, how far from ordinary ones, and where the files are."""
+        """Print how good the decisions are and how far from ordinary ones, and where the files are."""
         from cautious.cli.console import console, plural, say
 
         console.print(certificate_table(self.level, solved.certificates))
@@ -194,6 +217,12 @@ class Solve:
             say(
                 f"{self.fallback}: the models differ by more than {rule[1]:.4g} in {referred:,} of {plural(total, 'state')}"
             )
+        self._print_files(inputs)
+
+    def _print_files(self, inputs: DecisionInputs | None) -> None:
+        """Print where the files are."""
+        from cautious.cli.console import say
+
         say(f"wrote {self.out / 'policy.safetensors'} and {self.out / 'certificate.json'}")
         if inputs is not None and inputs.columns is not None:
             say(f"decisions, row by row: {self.out / DECISIONS}")
@@ -216,14 +245,14 @@ class Solve:
         """Print which rows could not be judged; ends with status 3 if they are undecided."""
         import sys
 
-        from cautious.cli.console import say
+        from cautious.cli.console import warn
 
         if inputs is None or inputs.rows is None:
             return
         if self.fallback is not None:
-            say(f"warning: {inputs.rows.sentence()}. They get the action {self.fallback}.")
+            warn(f"{inputs.rows.sentence()}. They get the action {self.fallback}.")
             return
-        say(f"warning: {inputs.rows.sentence()}. They are {UNDECIDED}; --fallback ACTION names an action for them.")
+        warn(f"{inputs.rows.sentence()}. They are {UNDECIDED}; --fallback ACTION names an action for them.")
         sys.exit(SOME_UNDECIDED)
 
     def _fallback_rule(self, inputs: DecisionInputs | None) -> tuple[int, float] | None:

@@ -141,7 +141,7 @@ class Train:
         from cautious.beliefs.datasets.files import are_tables, read_tables
         from cautious.beliefs.datasets.learn_table import Missing, learn_log
         from cautious.beliefs.datasets.schema import OutcomeColumns
-        from cautious.cli.console import console, say
+        from cautious.cli.console import console, warn
         from cautious.errors import InvalidInputError
 
         if self.data and are_tables(self.data):
@@ -149,7 +149,7 @@ class Train:
             learned, rewards = learn_log(read_tables(self.data), outcome, self.ignore, Missing(self.missing))
             console.print(columns_table(learned.schema, rewards))
             for note in learned.notes:
-                say(f"warning: {note}")
+                warn(note)
             return learned.schema, learned.states, rewards
         if self.action is not None or self.reward is not None or self.rewards or self.ignore:
             raise InvalidInputError(

@@ -10,7 +10,7 @@ import numpy as np
 
 from cautious.errors import InvalidInputError
 
-NOT_TRIED = ("", "na", "nan")
+NOT_TRIED = ("", "na", "nan", "n/a", "#n/a", "<na>", "null")
 """What a cell holds, in any capitals, where nothing is known."""
 MOST_LISTED = 12
 """Of more rows with the same problem, so many stretches are listed in a message."""

@@ -52,11 +52,17 @@ def read_table(path: Path | str) -> TextTable:
             file.seek(0)
             delimiter = max(",;\t", key=lambda mark: len(next(csv.reader([first], delimiter=mark), [])))
             reader = csv.reader(file, delimiter=delimiter, strict=True, skipinitialspace=True)
-            numbered = [(reader.line_num, [cell.strip() for cell in line]) for line in reader if any(line)]
+            numbered = [(reader.line_num, [cell.strip() for cell in line]) for line in reader]
     except FileNotFoundError:
         raise MissingFileError(f"{path}: there is no such file.") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadFileError(f"{path}: not a table of text (UTF-8): {error}.") from None
+    # Blank lines are no rows, nor are rows of empty cells at the end, which spreadsheets write; in between they are.
+    numbered = [(number, cells) for number, cells in numbered if any(cells) or len(cells) > 1]
+    while numbered and not any(numbered[-1][1]):
+        numbered.pop()
+    while numbered and not any(numbered[0][1]):
+        numbered.pop(0)
     if len(numbered) < 2:
         lines = "1 line is" if numbered else "nothing is"
         raise BadFileError(f"{path}: a line of headings and at least one row are needed; {lines} there.")

@@ -95,7 +95,8 @@ def learn(table: Table, others: Sequence[str], missing: Missing, bad: Sequence[B
             count = len(set(column.texts()))
             notes.append(
                 f"column {name!r} has {count} different texts in {len(table)} rows: a name or a note of each row, and no "
-                "feature; left out. Ignore it yourself, or write what matters in it as a number or a few texts."
+                f"feature; left out. Leave it out yourself (--ignore {name}), or write what matters in it as a number or a few "
+                "texts."
             )
         else:
             kinds[name] = is_text
@@ -245,22 +246,22 @@ def _about(table: Table, feature: Feature) -> list[str]:
     if _counts_rows(column.numbers, name):
         return [
             f"column {name!r} has another whole number in each of {len(table)} rows, from {feature.low:.15g} to "
-            f"{feature.high:.15g}: if it is an identifier or a row number, ignore it: new rows have others, and would look "
-            "unusual for that alone."
+            f"{feature.high:.15g}: if it is an identifier or a row number, leave it out (--ignore {name}): new rows have "
+            "others, and would look unusual for that alone."
         ]
     far = _far_off(column.numbers)
     if far is None:
         return []
     return [
         f"{place(table, far)}: column {name!r} is {column.text(far)}, more than {FAR_OFF:g} times as far from the others as "
-        "they are from each other: correct it, or leave the row out."
+        "they are from each other: correct it, or empty the cell if it stands for something unknown."
     ]
 
 
 def _constant(name: str, value: str) -> str:
     return (
         f"column {name!r} is {value} in every row: nothing can be learned from it, and a row with anything else will look "
-        "unusual. Ignore it if that is not what you want."
+        f"unusual. Leave it out if that is not what you want (--ignore {name})."
     )
 
 
@@ -275,9 +276,14 @@ def _counts_rows(values: np.ndarray, name: str) -> bool:
 
 
 def _far_off(values: np.ndarray) -> int | None:
-    """The number that is farthest from all others, if it is so far off that it rules what is learned; its place."""
-    distance = np.abs(values - np.nanmedian(values)) if len(values) > 2 else np.zeros(1)
-    far = int(np.nanargmax(distance)) if not np.isnan(distance).all() else 0
-    rest = np.delete(values, far)
-    spread = float(np.nanstd(rest)) if len(rest) > 1 else 0.0
-    return far if spread > 0 and distance[far] > FAR_OFF * spread else None
+    """The number that is farthest from all others, if it is so far off that it rules what is learned; its place.
+
+    It may be there several times, as numbers that stand for "unknown" are.
+    """
+    known = values[~np.isnan(values)]
+    if len(known) < 3:
+        return None
+    distance = np.abs(values - np.median(known))
+    far = int(np.nanargmax(distance))
+    rest = known[known != values[far]]
+    return far if len(rest) > 1 and distance[far] > FAR_OFF * float(rest.std()) > 0 else None
