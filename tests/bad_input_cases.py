@@ -22,6 +22,9 @@ states = torch.rand(20, 3, generator=torch.Generator().manual_seed(1))  # 20 sta
 paid = torch.rand(20, 2, generator=torch.Generator().manual_seed(2))  # what 2 actions paid there
 belief = fit_ensemble(states, paid, num_models=4, num_epochs=1, progress=False, validation_fraction=0)
 policy = CautiousPolicy(models, "1-of-20")
+table = {"x": states[:, 0], "kind": ["red", "blue"] * 10}  # columns by name
+names = {"go": paid[:, 0], "ask": paid[:, 1]}
+named = fit_ensemble(table, names, num_models=4, num_epochs=1, progress=False, validation_fraction=0)
 with torch.sparse.check_sparse_tensor_invariants(False):
     outside = torch.sparse_coo_tensor([[0, 9], [0, 0]], [1.0, 1.0], (2, 2))  # row 9 of 2
 """
@@ -65,6 +68,8 @@ FILES = {
     "cut.npz": "a .npz file cut off in the middle",
     "log.csv": "a table of 20 rows with the columns x, kind, done and paid",
     "ragged.csv": "the same with a cell too few in its second row",
+    "holes.csv": "the same with an empty cell in every row",
+    "fake.parquet": "the same as log.csv: no Parquet file",
     "text/": "a folder with a `manifest.json`, an `ensemble.json` and a `policy.json` that are no JSON",
     "empty/": "an empty folder",
 }
@@ -407,6 +412,39 @@ CALLS = [
         "flat.npy is a file; choose a folder, or a new name",
     ),
     Call("fit_ensemble", 'fit_ensemble(states, paid, progress="yes")', INVALID, "progress='yes' must be True or False"),
+    Call(
+        "fit_ensemble",
+        'fit_ensemble({**table, "x": [nan] * 20}, {"go": paid[:, 0]}, missing="guess")',
+        INVALID,
+        "missing='guess' is not known; choose one of 'leave-out', 'indicator'",
+    ),
+    Call(
+        "fit_ensemble",
+        'fit_ensemble({**table, "x": [1, None] * 10, "kind": [None, "red"] * 10}, paid)',
+        BAD,
+        "inputs: 20 of 20 rows cannot be used: column 'kind' is empty in rows 0, 2, 4, 6, 8, 10, 12, 14, 16, 18; column 'x'",
+    ),
+    Call(
+        "fit_ensemble",
+        'fit_ensemble({"name": [f"case {n}" for n in range(20)]}, paid)',
+        INVALID,
+        "column 'name' has 20 different texts in 20 rows: a name or a note of each row",
+    ),
+    Call("fit_ensemble", 'fit_ensemble({"x": [1, 2], "y": [1]}, paid)', INVALID, "columns of different lengths"),
+    Call("fit_ensemble", 'fit_ensemble({"x": states}, paid)', INVALID, "expected one value per row, got an array"),
+    Call(
+        "fit_ensemble",
+        'fit_ensemble(table, {"go": ["a"] * 20})',
+        INVALID,
+        "column 'go' is not a number in rows 0-19 ('a')",
+    ),
+    Call("fit_ensemble", "fit_ensemble({}, paid)", INVALID, "inputs: there is no column"),
+    Call(
+        "fit_ensemble",
+        "fit_ensemble(np.zeros((8, 84, 84, 4), np.uint8), np.zeros((8, 2)))",
+        INVALID,
+        "pictures [84, 84] with 4 channels: transparency, or frames of a film?",
+    ),
     Call("RewardEnsemble", "belief.rewards(states[:, :2])", INVALID, "expected shape [S, 3], got [20, 2]"),
     Call("RewardEnsemble", "belief.rewards(states * nan)", INVALID, "every entry must be a finite number"),
     Call("RewardEnsemble", "belief.rewards(states[:0])", INVALID, "inputs: there are none (shape [0, 3])"),
@@ -415,6 +453,29 @@ CALLS = [
         "RewardEnsemble(belief.network, belief.parameters * nan)",
         INVALID,
         "parameters: entry [0, 0] is nan",
+    ),
+    Call("RewardEnsemble", "belief.rewards(table)", INVALID, "the belief was trained on arrays without names"),
+    Call(
+        "RewardEnsemble", 'named.rewards({"x": [1.0]})', INVALID, "states: no column 'kind'. A state needs 'x', 'kind'"
+    ),
+    Call(
+        "RewardEnsemble",
+        'named.rewards({"X": [1.0], "kind": ["red"]})',
+        INVALID,
+        "no column 'x'; there are 'X' instead",
+    ),
+    Call(
+        "RewardEnsemble",
+        'named.rewards({**table, "age": [3] * 20})',
+        INVALID,
+        "'age' was not in the training; give the columns 'x', 'kind'",
+    ),
+    Call(
+        "RewardEnsemble",
+        'named.rewards({"x": [0.5, nan, 1e30, 0.5], "kind": ["red", "red", "red", None]})',
+        INVALID,
+        "3 of 4 rows cannot be used: column 'x' is empty in row 1; column 'x' is too large in row 2 (1e+30); column 'kind' is "
+        "empty in row 3",
     ),
     Call("RewardEnsemble", "belief.rewards_for([0])", INVALID, "call it on `ensemble.on(states)`"),
     Call("RewardEnsemble", "belief.on(states).rewards_for([9])", INVALID, "there are 4, counted from 0"),
@@ -511,6 +572,21 @@ CALLS = [
         INVALID,
         "for a policy, CautiousPolicy(belief.rewards(world), mdp=world.mdp)",
     ),
+    Call(
+        "CautiousPolicy",
+        'CautiousPolicy(named, "1-of-2").decide({"x": [0.5, "?"], "kind": ["red", "red"]})',
+        INVALID,
+        "column 'x' is not a number in row 1 ('?'). Name an action for such rows, CautiousPolicy(belief, level, fallback=...)",
+    ),
+    Call(
+        "CautiousPolicy",
+        'CautiousPolicy(belief, "1-of-2").decide(states * torch.tensor([1.0, 1.0, 1e37]))',
+        INVALID,
+        "20 of 20 rows cannot be used: column '2' is too large in rows 0-19",
+    ),
+    Call("CautiousPolicy", 'CautiousPolicy(named, "1-of-2", fallback="run")', INVALID, "choose one of 'go', 'ask'"),
+    Call("CautiousPolicy", 'CautiousPolicy(named, "1-of-2", fallback=2)', INVALID, "fallback=2: there are 2 actions"),
+    Call("CautiousPolicy", 'policy.decide([0], allow_undecided="no")', INVALID, "allow_undecided='no' must be True"),
     Call("CautiousPolicy", "policy.caution_at(None, [0])", INVALID, "is not a level"),
     Call(
         "CautiousPolicy",
@@ -533,6 +609,18 @@ CALLS = [
     Call("calibrate", 'calibrate("policy", [0, 1])', INVALID, "pass a cautious.CautiousPolicy"),
     Call("calibrate", 'calibrate(policy, [0, 1], at_most="few")', INVALID, "must be between 0 and 1, both excluded"),
     Call("calibrate", "calibrate(policy, [0, 1], at_most=0)", INVALID, "must be between 0 and 1, both excluded"),
+    Call(
+        "calibrate",
+        'calibrate(CautiousPolicy(named, "1-of-2"), table, {"go": paid[:, 0], "wait": paid[:, 1]}, progress=False)',
+        INVALID,
+        "rewards: columns 'go', 'wait'; the actions of the training were 'go', 'ask'",
+    ),
+    Call(
+        "calibrate",
+        'calibrate(CautiousPolicy(named, "1-of-2"), {"x": [1.0]}, progress=False)',
+        INVALID,
+        "states: no column 'kind'",
+    ),
     Call("calibrate", "calibrate(policy, [0, 1], at_most=nan)", INVALID, "must be between 0 and 1, both excluded"),
     Call("calibrate", "calibrate(policy, [0, 1], confidence=1)", INVALID, "must be between 0 and 1, both excluded"),
     Call("calibrate", "calibrate(policy, [])", INVALID, "expected whole numbers [B]"),
@@ -632,7 +720,7 @@ COMMANDS = [
     Command("data", "fetch digits --out flat.npy", 2, "flat.npy is a file; choose a folder, or a new name"),
     Command("train", "", 2, "no file is named; pass at least one"),
     Command("train", "nowhere.npz", 2, "nowhere.npz: there is no such file"),
-    Command("train", "flat.npy", 2, "expected a file that ends in .csv, .npz or .safetensors"),
+    Command("train", "flat.npy", 2, "expected a file that ends in .csv, .parquet, .npz or .safetensors"),
     Command("train", "broken.safetensors", 2, "broken.safetensors: not a complete safetensors file"),
     Command(
         "train", "mdp.safetensors", 2, "holds no tensor 'inputs'; it holds discount, initial_state_dist, transitions"
@@ -662,9 +750,22 @@ COMMANDS = [
         "train", "log.csv --action done --reward cost", 2, "no column 'cost'; there are 'x', 'kind', 'done', 'paid'"
     ),
     Command(
-        "train", "log.csv --action done --reward kind", 2, "log.csv, line 2: column 'kind' is 'red', no finite number"
+        "train",
+        "log.csv --action done --reward kind",
+        2,
+        "column 'kind' is not a number in lines 2-21 ('red', 'blue'); none is left",
     ),
     Command("train", "log.csv --action done --reward paid --ignore x kind", 2, "no column is left"),
+    Command(
+        "train",
+        "holes.csv --action done --reward paid",
+        2,
+        'none is left to learn from. missing="indicator" (--missing indicator) would keep 20 of them.',
+    ),
+    Command("train", "log.csv --action done --reward paid --missing guess", 2, "invalid choice 'guess'"),
+    Command(
+        "train", "fake.parquet --action done --reward paid", 2, "fake.parquet: not a Parquet file that can be read"
+    ),
     Command("train", "log.csv --rewards paid paid", 2, "a column is named twice"),
     Command(
         "train", "ragged.csv --action done --reward paid", 2, "ragged.csv, line 3: 3 cells, where the headings are 4"
@@ -712,7 +813,7 @@ COMMANDS = [
         "solve",
         "--belief ask-for-help --states uneven.txt",
         2,
-        "expected a file that ends in .csv, .npz or .safetensors",
+        "expected a file that ends in .csv, .parquet, .npz or .safetensors",
     ),
     Command("solve", "--belief ask-for-help --states nowhere.csv", 2, "nowhere.csv: there is no such file"),
     Command("solve", "--belief ask-for-help --states log.csv", 2, "it was not trained on a table"),

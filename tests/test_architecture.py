@@ -33,6 +33,9 @@ HOMES = {
     "ray": "experiments.executors",
     "triton": "beliefs.kernels",
     "numba": "solvers.per_state",
+    "pyarrow": "beliefs.datasets.frames",
+    "pandas": "policy.decision",
+    "polars": "nowhere",  # its frames are taken, it is never imported
     "matplotlib": "report",
     "PIL": "report",
     "tyro": "cli",
@@ -85,10 +88,8 @@ def test_each_heavy_dependency_has_one_home():
 def test_what_is_imported_is_declared():
     """Not only installed because something else needs it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [
-        *project["dependencies"],
-        *(entry for extra in ("ray", "rl") for entry in project["optional-dependencies"][extra]),
-    ]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *(entry for extra in ("ray", "rl", "tables") for entry in extras[extra])]
     declared = {re.split(r"[><=;\[ ]", entry)[0].replace("-", "_") for entry in wanted}
     declared |= {"cautious", "triton"}  # the latter comes with torch for GPUs, and is done without elsewhere
     for module, path in modules():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cautious.beliefs.datasets.frames import as_table, is_frame, is_named
+from cautious.beliefs.datasets.pictures import as_grey, picture_shape
+from cautious.beliefs.datasets.schema import KEPT_AS, TableSchema, action_names
 from cautious.beliefs.diagnostics import Diagnosis
 from cautious.beliefs.familiar_spread import FamiliarSpread
 from cautious.beliefs.fixed_shapes import filled_up, rounds_alike
 from cautious.beliefs.networks.base import Network, checked_network, restored
 from cautious.beliefs.networks.driving import DrivingNetwork
+from cautious.beliefs.networks.image import SIDE, ImageNetwork
+from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.beliefs.prior import Prior
 from cautious.beliefs.table_belief import state_numbers
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
@@ -49,6 +54,8 @@ from cautious.validation import (
     check_shape,
 )
 
+PICTURES_KEPT_AS = "picture_shape"
+"""Under which name the settings hold the shape of pictures, where images were made of them."""
 DESCRIPTION, WEIGHTS, PRIOR = "ensemble.json", "models.safetensors", "prior.safetensors"
 KEPT_BYTES = 2**26
 """Weights of at most this size are kept in the layout of single predictions beside their own."""
@@ -60,7 +67,7 @@ class RewardEnsemble:
     """M reward models of one architecture.
 
     >>> import numpy as np
-    >>> from cautious.beliefs.networks.image import ImageNetwork
+    >>> from cautious.beliefs.networks.image import SIDE, ImageNetwork
     >>> network = ImageNetwork(num_actions=11)
     >>> weights = torch.tensor(np.stack([network.init(np.random.default_rng(i)) for i in range(3)])).float()
     >>> belief = RewardEnsemble(network, weights)
@@ -92,6 +99,7 @@ class RewardEnsemble:
         self.prior = prior
         self._states = states
         self._layers: tuple[tuple[int, int], list[Any]] | None = None
+        self._columns: tuple[Any, TableSchema] | None = None
         self.diagnosis: Diagnosis | None = None
         """How the models did on familiar states that were held out, if `fit_ensemble` trained them."""
         self.familiar: FamiliarSpread | None = None
@@ -112,9 +120,35 @@ class RewardEnsemble:
         """Shape of one state."""
         return self.network.state_shape
 
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """Shape of one state as it was given in training: of a picture its height, width and channels."""
+        found = self.settings.get(PICTURES_KEPT_AS)
+        return tuple(found) if isinstance(found, list) and len(found) == 3 else self.state_shape
+
+    @property
+    def columns(self) -> TableSchema | None:
+        """The columns of a state, where the models were trained on a table; None where states are arrays without names."""
+        kept = self.settings.get(KEPT_AS)
+        if kept is None:
+            return None
+        if self._columns is None or self._columns[0] is not kept:  # read once: a policy asks for every decision
+            self._columns = kept, TableSchema.of(self)
+        return self._columns[1]
+
+    @property
+    def actions(self) -> tuple[str, ...] | None:
+        """The actions' names, where the training had names for them."""
+        return action_names(self)
+
     def __repr__(self) -> str:
-        """Sizes; the weights are many."""
-        return f"RewardEnsemble(network={self.network}, num_models={self.num_models})"
+        """Sizes and names; the weights are many."""
+        columns = self.columns
+        about = (
+            f"states {list(self.observation_shape)}" if columns is None else _few([f.name for f in columns.features])
+        )
+        actions = f"{self.num_actions:,} actions" + ("" if self.actions is None else f" ({_few(self.actions)})")
+        return f"RewardEnsemble({self.num_models:,} models, {actions}, {about})"
 
     def to(self, device: torch.device | str) -> RewardEnsemble:
         """The same models on `device`."""
@@ -128,9 +162,10 @@ class RewardEnsemble:
         """What each model says each action pays in each state, [M, S, A]: float32, of driving float64.
 
         Args:
-            states: One row per state, as the network takes them: vectors [S, ...], images [S, 28, 28], or for an image network
-                with a help bit a pair of images and whether help is available (one truth value, or one per image). For driving
-                a whole world (`cautious.driving_world`).
+            states: One row per state, as the network takes them: vectors [S, ...], or a frame or a dictionary with the columns
+                of the training, in any order; images [S, 28, 28], or pictures as in training; for an image network with a help
+                bit a pair of images and whether help is available (one truth value, or one per image). For driving a whole
+                world (`cautious.driving_world`).
             progress: Called with (blocks done, blocks in all).
         """
         check_callable(progress, "progress", "blocks done, blocks in all")
@@ -162,8 +197,32 @@ class RewardEnsemble:
 
     def _as_states(self, states: Any) -> tuple[Any, ...]:
         """Arrays as the network takes them; with a prior, last how far each state is beyond the familiar ones, [S, A]."""
-        arrays = self.network.as_states(states)
+        arrays = self.network.as_states(self.as_trained(states))
         return arrays if self.prior is None else (*arrays, self.prior.beyond(arrays[0]))
+
+    def as_trained(self, states: Any) -> Any:
+        """Columns by name, and pictures, as the array that the models were trained on; any other states as they are."""
+        if isinstance(self.network, ImageNetwork):
+            return self._as_images(states)
+        if not is_named(states):
+            return states
+        if self.columns is not None:
+            return self.columns.states(as_table(states, "states"), strict=True)
+        if is_frame(states) or not isinstance(self.network, VectorNetwork):
+            return states  # a frame by position, as an array
+        raise InvalidInputError(
+            "states: columns by name, but the belief was trained on arrays without names; pass an array in the order of the "
+            "training, or train on a frame or a dictionary."
+        )
+
+    def _as_images(self, states: Any) -> Any:
+        """Pictures of the shape of the training as images [S, 28, 28]; one channel more is no other shape."""
+        shape, known = picture_shape(states), self.observation_shape
+        if shape is not None and shape[:2] == known[:2]:
+            return as_grey(states)
+        if shape is not None and len(known) == 3 and shape[:2] != (SIDE, SIDE):
+            raise InvalidInputError(f"states: pictures {list(shape)}; those of the training were {list(known)}.")
+        return states
 
     def _predict(self, indices: Tensor, states: tuple[Any, ...], progress: Progress | None) -> Tensor:
         """Rewards [N, S, A] of the models at `indices` [N]."""
@@ -352,6 +411,11 @@ def shipped_folder(folder: Path | str) -> Path:
             "the folder or run elsewhere."
         )
     return SHIPPED / path
+
+
+def _few(names: Sequence[str]) -> str:
+    """Names for people: the first few."""
+    return ", ".join(names[:6]) + (f", ... {len(names) - 6} more" if len(names) > 6 else "")
 
 
 def _plain(settings: Any) -> dict[str, Any]:

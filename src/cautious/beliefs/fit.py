@@ -6,12 +6,15 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from cautious.beliefs.datasets.pictures import as_grey, picture_shape
+from cautious.beliefs.datasets.training_data import with_names
 from cautious.beliefs.diagnostics import BeliefWarning, examine
-from cautious.beliefs.ensemble import RewardEnsemble
+from cautious.beliefs.ensemble import PICTURES_KEPT_AS, RewardEnsemble
 from cautious.beliefs.familiar_spread import FamiliarSpread
 from cautious.beliefs.networks.driving import DrivingNetwork
 from cautious.beliefs.networks.image import LEARNING_RATE, SIDE, as_images
@@ -34,8 +37,8 @@ NetworkChoice = str | Callable[[], torch.nn.Module]
 
 @single_threaded
 def fit_ensemble(
-    inputs: ArrayLike,
-    rewards: ArrayLike,
+    inputs: ArrayLike | Any,
+    rewards: ArrayLike | Any,
     *,
     network: NetworkChoice = "auto",
     num_models: int = 100,
@@ -50,15 +53,20 @@ def fit_ensemble(
     progress: bool | Progress = True,
     validation_fraction: float = 0.1,
     prior: float | None = None,
+    missing: str = "leave-out",
 ) -> RewardEnsemble:
     """Train M reward models on familiar data: together they are a belief about what each action pays.
 
     Args:
-        inputs: Familiar states, one row each: vectors [S, ...], or images [S, 28, 28].
+        inputs: Familiar states, one row each: vectors [S, ...], or images [S, 28, 28]. Pictures in bytes, as Gymnasium's
+            environments show them ([S, H, W, C], at least 16 x 16 pixels), become such images, in grey
+            (`beliefs.datasets.pictures`). Or a table: a frame (pandas, polars) or
+            a dictionary of columns, whose names the belief keeps: new states may then come by name, in any order. Texts
+            become a column of 0 and 1 each (`beliefs.datasets.learn_table` has the rules, and warns of what it leaves out).
         rewards: What each action paid in each of them, [S, A]; NaN where it was not tried (logged feedback): such an entry
-            carries no loss.
+            carries no loss. In a frame or a dictionary each column is an action, and the belief keeps their names.
         network: "image" is the paper's convolutional network, "vector" two hidden layers of 64 that learn each feature's
-            and the rewards' units by themselves; "auto" takes the first for images [S, 28, 28] and the second otherwise. Or a
+            and the rewards' units by themselves; "auto" takes the first for images and pictures, and the second otherwise. Or a
             function without arguments that returns a torch module from inputs [B, ...] to rewards [B, A], both in
             the units that they come in.
         num_models: M; at least as many as a level's n, and better an even number: priors come in pairs with opposite signs,
@@ -81,6 +89,8 @@ def fit_ensemble(
             ensemble. If not given, 0.75 for vectors (where each action's rewards then have a unit of their own) and for a
             module of one's own that takes vectors, 0 for images and other arrays, whose distances say little. The belief
             keeps up to 5,000 familiar states, whitened, to measure distances with; so do its files.
+        missing: What becomes of a table's rows with an empty cell: "leave-out", or "indicator": they stay, with the column's
+            mean in the cell and one more column that says that it was empty; new states may then be empty there, too.
 
     Returns:
         The trained ensemble. Its `losses` are in the rewards' units, squared.
@@ -91,8 +101,9 @@ def fit_ensemble(
     >>> belief.rewards(states).shape
     torch.Size([4, 40, 2])
     """
+    inputs, rewards, names = with_names(inputs, rewards, missing)
     table = checked_rewards(rewards)
-    states = _as_states(inputs, network)
+    states, pictures = _as_states(inputs, network)
     rate = _default_learning_rate(network, states) if learning_rate is None else learning_rate
     width = _default_prior(network, states) if prior is None else checked_width(prior)
     settings = TrainingSettings(num_models, num_epochs, batch_size, rate, weight_decay, seed)
@@ -117,7 +128,7 @@ def fit_ensemble(
         priors = Prior.fitted(
             rows, table[familiar], width=width, num_models=settings.num_models, seed=settings.seed
         ).to(trained.parameters.device)
-    kept = asdict(settings) | {"prior": width}
+    kept = asdict(settings) | {"prior": width} | names | pictures
     belief = RewardEnsemble(problem.network, trained.parameters, trained.losses, kept, prior=priors)
     if len(held_out):
         predictions = belief.rewards(states[held_out])
@@ -129,16 +140,29 @@ def fit_ensemble(
     return belief
 
 
-def _as_states(inputs: ArrayLike, network: NetworkChoice) -> Tensor:
-    """Inputs as the chosen network takes them."""
+def _as_states(inputs: ArrayLike, network: NetworkChoice) -> tuple[Tensor, dict[str, Any]]:
+    """Inputs as the chosen network takes them, and of pictures their shape, which the belief keeps."""
     if not callable(network) and not (isinstance(network, str) and network in ("auto", "image", "vector")):
         raise InvalidInputError(
             f"network={network!r} is not known; choose 'auto', 'image', 'vector', or a function that returns a torch module."
         )
     given = inputs if hasattr(inputs, "shape") else as_float_tensor(inputs, "inputs")
     if network == "image" or (network == "auto" and tuple(given.shape)[1:] == (SIDE, SIDE)):
-        return as_images(inputs)
-    return as_inputs(inputs)
+        shape = None if tuple(given.shape)[1:] == (SIDE, SIDE) else picture_shape(given)
+    else:
+        shape = picture_shape(given) if network == "auto" else None
+        if shape is None:
+            return as_inputs(inputs), {}
+    if shape is None:
+        return as_images(inputs), {}
+    if shape != (SIDE, SIDE, 1):
+        warnings.warn(
+            f"inputs: pictures {list(shape)} are learned from in grey, {SIDE} x {SIDE} pixels: colours and details are lost. "
+            "If they matter, pass a network of your own (network=...).",
+            BeliefWarning,
+            stacklevel=4,  # past `fit_ensemble` and its wrapper
+        )
+    return as_images(as_grey(given)), {PICTURES_KEPT_AS: list(shape)}
 
 
 def _default_learning_rate(network: NetworkChoice, states: Tensor) -> float:

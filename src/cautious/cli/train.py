@@ -25,8 +25,9 @@ CHECKPOINTS = "checkpoints"
 class Train:
     """Train reward models on your own data: together they are a belief about the reward of each action.
 
-    DATA is a table (.csv with a header line): name the columns of the action and of its reward; all other columns are the
-    state, and text columns are one-hot encoded. Or DATA is a .npz or .safetensors file with "inputs" [S, ...], one row per
+    DATA is a table (.csv with a header line, or .parquet): name the columns of the action and of its reward; all other columns
+    are the state, and text columns are one-hot encoded. Rows with cells that are empty or cannot be read are left out, and
+    counted (--missing). Or DATA is a .npz or .safetensors file with "inputs" [S, ...], one row per
     familiar state, and "rewards" [S, A], the reward of each action there (NaN where it was not tried). Several files are
     concatenated. After an interruption, the same command resumes the training.
 
@@ -55,6 +56,9 @@ class Train:
     """For a table, instead of these two: one reward column per action, empty where the action was not tried."""
     ignore: tuple[str, ...] = ()
     """For a table: columns that are not part of the state, such as names and dates."""
+    missing: Literal["leave-out", "indicator"] = "leave-out"
+    """For a table: what becomes of rows with an empty cell. indicator: they stay, with the column's mean in the cell and a
+    further column that says that it was empty; new rows may then be empty there, too."""
     out: Path = Path("belief")
     """Folder of the belief; it also holds unfinished training."""
     num_models: int = 100
@@ -134,20 +138,22 @@ class Train:
     def _dataset(self) -> tuple[TableSchema | None, Tensor, Tensor]:
         """The schema if the data are a table, states [S, ...] and rewards [S, A]."""
         from cautious.beliefs.datasets.arrays import load_dataset
-        from cautious.beliefs.datasets.csv import are_tables, read_tables
-        from cautious.beliefs.datasets.schema import OutcomeColumns, TableSchema
-        from cautious.cli.console import console
+        from cautious.beliefs.datasets.files import are_tables, read_tables
+        from cautious.beliefs.datasets.learn_table import Missing, learn_log
+        from cautious.beliefs.datasets.schema import OutcomeColumns
+        from cautious.cli.console import console, warn
         from cautious.errors import InvalidInputError
 
         if self.data and are_tables(self.data):
-            table, outcome = read_tables(self.data), OutcomeColumns(self.action, self.reward, self.rewards)
-            actions, rewards = outcome.of(table)
-            columns = TableSchema.learned(table, actions, (*outcome.columns, *self.ignore))
-            console.print(columns_table(columns, rewards))
-            return columns, columns.states(table), rewards
+            outcome = OutcomeColumns(self.action, self.reward, self.rewards)
+            learned, rewards = learn_log(read_tables(self.data), outcome, self.ignore, Missing(self.missing))
+            console.print(columns_table(learned.schema, rewards))
+            for note in learned.notes:
+                warn(note)
+            return learned.schema, learned.states, rewards
         if self.action is not None or self.reward is not None or self.rewards or self.ignore:
             raise InvalidInputError(
-                "action, reward, rewards and ignore are columns of a table (.csv); arrays have none. Leave them out."
+                "action, reward, rewards and ignore are columns of a table (.csv, .parquet); arrays have none. Leave them out."
             )
         return None, *load_dataset(self.data)
 
@@ -163,7 +169,7 @@ def columns_table(columns: TableSchema, rewards: Tensor) -> Table:
         else:
             more = ", ..." if len(feature.texts) > 4 else ""
             what = f"{plural(len(feature.texts), 'text')}: {', '.join(feature.texts[:4])}{more}"
-        rows.append((feature.name, what))
+        rows.append((feature.name, what + (", or empty" if feature.fill is not None else "")))
     tried = (~rewards.isnan()).sum(dim=0).tolist()
     for name, count in zip(columns.actions, tried, strict=True):
         rows.append((name, f"action, tried in {plural(count, 'row')}"))

@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cautious.beliefs.datasets.frames import is_named
+from cautious.beliefs.datasets.training_data import reward_columns, same_rows
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.familiar_spread import FamiliarSpread, in_units_of
 from cautious.beliefs.fit import refit, with_needed
@@ -28,6 +30,7 @@ from cautious.ops.rates import (
     upper_bound,
 )
 from cautious.ops.risk import KofN
+from cautious.policy.bad_rows import read_states
 from cautious.policy.decision import departs, spread_of
 from cautious.policy.fallback import FallbackRule
 from cautious.policy.policy import CautiousPolicy
@@ -112,6 +115,7 @@ def calibrate(
         policy: Its belief, and n of its level; its k is what is looked for. An ordinary policy (n-of-n) never departs. Or a
             belief, for levels of 1-of-20; or a `FallbackRule`.
         familiar_states: States like those to come, and not those that the belief was trained on: [B, ...] as `decide` takes.
+            Rows of a frame that no model can judge are left out, with a warning: they get no decision of a level.
         rewards: With it no states need to be set aside (cross-fitting): `familiar_states` are then those of the training, and
             this is what actions paid in them, [S, A] as `fit_ensemble` takes it. The belief is trained again `folds` times,
             each time without a part of the states, and decides about that part. The promise then is about beliefs that are
@@ -135,6 +139,7 @@ def calibrate(
             raise InvalidInputError(f"{name}={value!r} must be between 0 and 1, both excluded.")
     kind, promise = parse_choice(Measure, measure, "measure"), parse_choice(Guarantee, guarantee, "guarantee")
     report = as_progress(progress, "calibrating")
+    familiar_states, rewards = _by_name(own, familiar_states, rewards)
     if isinstance(own, FallbackRule):
         if kind != Measure.DECISIONS:
             raise InvalidInputError(f"measure={measure!r}: a FallbackRule has decisions only; leave it out.")
@@ -152,6 +157,29 @@ def _as_policy(policy: Any) -> CautiousPolicy | FallbackRule:
             f"policy is a {type(policy).__name__}; pass a cautious.CautiousPolicy, a cautious.FallbackRule or a belief."
         )
     return CautiousPolicy(policy)
+
+
+def _by_name(policy: CautiousPolicy | FallbackRule, states: Any, rewards: Any) -> tuple[Any, Any]:
+    """Frames and dictionaries of columns as arrays in the order of the training, without rows that cannot be judged."""
+    belief = policy.policy.belief if isinstance(policy, FallbackRule) else policy.belief
+    if not isinstance(belief, RewardEnsemble):
+        return states, rewards
+    rewards = same_rows(states, rewards)
+    if is_named(rewards):
+        _, rewards = reward_columns(rewards, belief.actions)
+    if not is_named(states) or belief.columns is None:
+        return belief.as_trained(states), rewards
+    rows = read_states(belief, states)
+    if not rows.bad:
+        return rows.states, rewards
+    warnings.warn(f"{rows.sentence()}; they are left out.", CalibrationWarning, stacklevel=3)
+    if not len(rows.states):
+        raise InvalidInputError(f"familiar_states: no row is left; {rows.sentence()}.")
+    if rewards is not None:
+        rewards = as_float_tensor(rewards, "rewards")
+        check_shape(rewards, "S A", "rewards", S=len(rows.table), A=belief.num_actions)
+        rewards = rewards[rows.usable]
+    return rows.states, rewards
 
 
 def _losses(measure: Measure, policy: CautiousPolicy, states: Any, progress: Progress | None) -> Tensor:

@@ -62,7 +62,7 @@ def _arrays(path: Path, *names: str) -> list[Tensor]:
         tensors = load_tensors(path)
         found = [pick(tensors, name, path) for name in names]
     else:
-        raise InvalidInputError(f"{path}: expected a file that ends in .csv, .npz or .safetensors.")
+        raise InvalidInputError(f"{path}: expected a file that ends in .csv, .parquet, .npz or .safetensors.")
     return [
         torch.as_tensor(array) if images_are_bytes(array) else as_float_tensor(array, f"{path}: {name}")
         for name, array in zip(names, found, strict=True)
