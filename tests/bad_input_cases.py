@@ -22,6 +22,7 @@ states = torch.rand(20, 3, generator=torch.Generator().manual_seed(1))  # 20 sta
 paid = torch.rand(20, 2, generator=torch.Generator().manual_seed(2))  # what 2 actions paid there
 belief = fit_ensemble(states, paid, num_models=4, num_epochs=1, progress=False, validation_fraction=0)
 policy = CautiousPolicy(models, "1-of-20")
+car = gymnasium.make("MountainCar-v0")  # two continuous numbers, three actions
 with torch.sparse.check_sparse_tensor_invariants(False):
     outside = torch.sparse_coo_tensor([[0, 9], [0, 0]], [1.0, 1.0], (2, 2))  # row 9 of 2
 """
@@ -127,6 +128,39 @@ CALLS = [
     Call("TabularMDP", 'TabularMDP([[stay], [move]], stay, "0.9")', INVALID, "must lie in [0, 1)"),
     Call("TabularMDP", "TabularMDP.from_gymnasium(None)", INVALID, "states and actions must be discrete"),
     Call("TabularMDP", 'TabularMDP.from_gymnasium(gymnasium.make("CartPole-v1"))', INVALID, "must be discrete"),
+    Call(
+        "TabularMDP",
+        'TabularMDP.from_gymnasium(gymnasium.make("MountainCar-v0"), num_steps=10)',
+        INVALID,
+        "cautious.DiscretiseObservation(env, bins=20)",
+    ),
+    Call(
+        "TabularMDP",
+        'TabularMDP.from_gymnasium(gymnasium.make("Pendulum-v1"), num_steps=10)',
+        INVALID,
+        "gymnasium.wrappers.DiscretizeAction",
+    ),
+    Call(
+        "TabularMDP",
+        'TabularMDP.from_gymnasium(gymnasium.wrappers.StickyAction(gymnasium.make("FrozenLake-v1"), 0.1))',
+        INVALID,
+        "its wrapper StickyAction may change what is seen or what happens",
+    ),
+    Call(
+        "TabularMDP",
+        "TabularMDP.from_gymnasium(DiscretiseObservation(car), num_steps=9, prior=-1)",
+        INVALID,
+        "zero or a positive number of pseudo-steps",
+    ),
+    Call(
+        "TabularMDP",
+        "TabularMDP.from_gymnasium(DiscretiseObservation(car), num_steps=9, explore=lambda state: 7)",
+        INVALID,
+        "explore chose action 7; there are 3",
+    ),
+    Call("TabularMDP", "world.expected_rewards(np.zeros((2, 2, 3)))", INVALID, "expected shape [..., S, A, S]"),
+    Call("TabularMDP", "world.expected_rewards(np.zeros(3))", INVALID, "expected shape [..., S]"),
+    Call("TabularMDP", "world.expected_rewards(3.0)", INVALID, "[S] or [M, S] (of entering a state)"),
     Call("TabularMDP", "world.occupancy([[0.5, 0.5]])", INVALID, "expected shape [..., S, A] with S=2 with A=2"),
     Call("TabularMDP", "world.occupancy([[0.5, 0.6], stay])", INVALID, "each must sum to 1"),
     Call(
@@ -155,6 +189,23 @@ CALLS = [
         'TabularMDP.from_gymnasium(gymnasium.make("FrozenLake-v1"), seed=-1)',
         INVALID,
         "must be a whole number, zero or larger",
+    ),
+    Call("DiscretiseObservation", "DiscretiseObservation(car, bins=0)", INVALID, "bins=0 is too small"),
+    Call("DiscretiseObservation", "DiscretiseObservation(car, bins=(4, 4, 4))", INVALID, "3 counts for 2 numbers"),
+    Call("DiscretiseObservation", "DiscretiseObservation(car, bins=2000)", INVALID, "4,000,000 cells are too many"),
+    Call("DiscretiseObservation", "DiscretiseObservation(car, low=1, high=0)", INVALID, "must lie below high=0"),
+    Call("DiscretiseObservation", 'DiscretiseObservation(car, low="a")', INVALID, "low='a' must be a number"),
+    Call(
+        "DiscretiseObservation",
+        'DiscretiseObservation(gymnasium.make("CartPole-v1"))',
+        INVALID,
+        "has no limits (-inf to inf); pass low and high",
+    ),
+    Call(
+        "DiscretiseObservation",
+        'DiscretiseObservation(gymnasium.make("FrozenLake-v1"))',
+        INVALID,
+        "divides a Box, a MultiDiscrete or a Tuple of Discrete spaces",
     ),
     Call("solve_bandit", 'solve_bandit(models[0], "1-of-20")', INVALID, "expected shape [M, S, A]"),
     Call("solve_bandit", 'solve_bandit(models * nan, "1-of-20")', INVALID, "every entry must be a finite number"),
@@ -474,6 +525,12 @@ CALLS = [
     Call("RewardEnsemble", 'RewardEnsemble.load("driving").on("x")', INVALID, "Pass world = cautious.driving_world()"),
     Call("RewardEnsemble", 'RewardEnsemble.load("driving").save(5)', INVALID, "folder=5 must be a path"),
     Call("RewardEnsemble", 'type(RewardEnsemble.load("driving")).load(5)', INVALID, "folder=5 must be a path"),
+    Call(
+        "CautiousPolicy",
+        'CautiousPolicy(models, mdp=gymnasium.make("FrozenLake-v1"))',
+        INVALID,
+        "pass a cautious.TabularMDP",
+    ),
     Call("CautiousPolicy", "CautiousPolicy(models[0])", INVALID, "expected shape [M, S, A]"),
     Call("CautiousPolicy", "CautiousPolicy(models * nan)", INVALID, "every entry must be a finite number"),
     Call("CautiousPolicy", 'CautiousPolicy(models, "1-of-50")', INVALID, "n=50 exceeds the 30 models there are"),
