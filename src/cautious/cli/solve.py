@@ -133,6 +133,8 @@ class Solve:
             for name, certificate in solved.certificates.items()
         }
         record = {"format": FORMAT, "solution": solved.record, "certificates": certificates}
+        if (estimated := next(iter(solved.certificates.values())).estimated) is not None:
+            record["estimated"] = str(estimated)
         save_json(self.out / "certificate.json", record, files)
         if inputs is not None and inputs.columns is not None:
             write_decisions(self.out / DECISIONS, inputs, self.level, decision, fallback)
@@ -159,6 +161,8 @@ class Solve:
         names = None if columns is None else columns.actions
         console.print(actions_table(rules, actions, solved.ordinary[0], names))
         console.print(certificate_table(self.level, solved.certificates))
+        if (estimated := next(iter(solved.certificates.values())).estimated) is not None:
+            say(f"these bounds are about the estimated world only: {estimated}.")
         console.print(caution_table(self.level, decision.caution))
         has_unit = inputs is not None and inputs.belief.familiar is not None
         console.print(disagreement_table(decision.disagreement, has_unit))

@@ -68,8 +68,8 @@ class CautiousPolicy:
 
     Each state is a problem of its own (the single-state regime), so that a decision does not depend on what else is asked: it
     decides one step at a time, by what each action pays now, not by where it leads. That is right where actions do not move the
-    world (a contextual bandit, a table of cases). Where they do, pass `mdp`: the whole policy is solved once, and a state is its
-    number. Where the dynamics are not a table, `cautious.KofNPPO` learns from a simulator.
+    world (a contextual bandit, a table of cases). Where they do, pass `mdp`: the whole policy is solved once, and a state is
+    its number. Where the dynamics are no table, `cautious.KofNPPO` learns from a simulator.
 
     >>> import torch
     >>> gamble_or_help = torch.tensor([[[1.0, 0.25]], [[0.0, 0.25]]])  # two models, one state, two actions

@@ -18,6 +18,7 @@ from torch import Tensor
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.training.problems import DrivingTrainingProblem
 from cautious.beliefs.training.state import TrainingSettings
+from cautious.errors import InvalidInputError
 from cautious.evaluation.driving_safety import safety_statistics
 from cautious.experiments.executors.executor import Executor, LocalExecutor
 from cautious.experiments.runs import load_belief, save_belief, train_belief
@@ -26,7 +27,7 @@ from cautious.ops.risk import KofN
 from cautious.progress import ProgressTracker, TitledProgress, titled
 from cautious.solvers.optimal import optimal_policy
 from cautious.solvers.solve import solve_mdp
-from cautious.validation import look_up
+from cautious.validation import look_up, parse_count
 from cautious.worlds.driving import DrivingWorld, driving_world
 from cautious.worlds.mdp import TabularMDP
 
@@ -51,6 +52,24 @@ class DrivingExperiment:
     def levels(self) -> list[KofN]:
         """The levels, most cautious first."""
         return [KofN(k, self.n) for k in self.ks]
+
+    def checked(self) -> DrivingExperiment:
+        """The experiment, if it can be run to its end; raises before the training what would fail after it."""
+        for name in ("certain_epochs", "num_iterations", "num_runs", "num_optim", "n"):
+            parse_count(getattr(self, name), name)
+        if not self.ks or not self.probabilities:
+            raise InvalidInputError("ks and probabilities: give one value of each at least.")
+        for level in self.levels:
+            level.check_num_models(self.training.num_models)
+        for probability in (*self.probabilities, self.default_probability):
+            if not 0 < probability <= 1:
+                raise InvalidInputError(f"probability {probability:g} must be above 0 and at most 1.")
+        if self.default_probability not in self.probabilities:
+            known = ", ".join(f"{probability:g}" for probability in self.probabilities)
+            raise InvalidInputError(
+                f"default_probability={self.default_probability:g} must be one of the probabilities {known}."
+            )
+        return self
 
     def as_settings(self) -> dict[str, Any]:
         """Plain values, for a manifest."""
