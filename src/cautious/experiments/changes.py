@@ -2,8 +2,8 @@
 
 A value is read by the type of its field. Three kinds of fields have names: those of the experiment itself, those of how its
 models are trained (`TrainingSettings`), and in the image experiments those of its ensembles (`EnsembleVariant`). The last two
-hold for every ensemble of the experiment. What a task varies from ensemble to ensemble (`VARIED`) may have several values: there
-is one ensemble for each, the first of them the main one.
+hold for every ensemble of the experiment. What a task varies from ensemble to ensemble (`VARIED`) may have several values:
+there is one ensemble for each, the first of them the main one.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def known_settings(experiment: Experiment) -> dict[str, Field]:
     homes: list[type] = [type(experiment), TrainingSettings]
     homes += [EnsembleVariant] if isinstance(experiment, ImageExperiment) else []
     left_out = {"task", "variants", "training", "name", "seed"}  # --seed starts every draw
-    found = {}
+    found: dict[str, Field] = {}
     for home in homes:
         hints = typing.get_type_hints(home)
         found |= {

@@ -52,5 +52,6 @@ def load_mdp(path: Path, expected: str | None = None) -> TabularMDP:
         coverage = Coverage(visits, entered.bool(), float(prior))
     endings = None
     if "endings" in tensors:
-        endings = Endings(*pick(tensors, "endings", path).T.contiguous(), pick(tensors, "endings_chance", path))
+        pair, entered = pick(tensors, "endings", path).T.contiguous()
+        endings = Endings(pair, entered, pick(tensors, "endings_chance", path))
     return TabularMDP(transitions, start, float(discount), coverage=coverage, endings=endings)

@@ -97,7 +97,7 @@ class Claim:
         if self.observation:
             return ClaimResult(name, self.says, None, numbers, observation=True)
         if self.paper_variants is not None and (other := run.unlike_paper(*self.paper_variants)):
-            return ClaimResult(name, self.says, None, f"not judged at {other}; {numbers}")
+            return ClaimResult(name, self.says, None, f"not judged {other}; {numbers}")
         return ClaimResult(name, self.says, reproduced, numbers)
 
 

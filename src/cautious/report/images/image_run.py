@@ -167,27 +167,23 @@ class ImageRun:
         wanted = {variant["name"]: variant for variant in map(asdict, experiment.variants)}
         for name in variants or self.variants:
             if name not in self.variants or name not in wanted:
-                return f"the run has no {name}" if name not in self.variants else f"the paper has no {name}"
-            ours, paper = self.settings["variants"][name], wanted[name]
-            if any(
-                ours.get(part, RewardUnit.AS_PRINTED) != paper[part]
-                for part in ("help_reward", "fraction", "noise", "unit")
-            ):
-                return f"{name} is trained on other rewards or digits"
-            training = ours["training"]
-            if any(training[part] != paper["training"][part] for part in training if part != "seed"):
+                return f"without {name}" if name not in self.variants else f"with {name}, which the paper lacks"
+            own, printed = self.settings["variants"][name], wanted[name]
+            trained_on = ("help_reward", "fraction", "noise", "unit")
+            if any(own.get(part, RewardUnit.AS_PRINTED) != printed[part] for part in trained_on):
+                return f"with other rewards or digits for {name} than the paper's"
+            training = own["training"]
+            if any(training[part] != printed["training"][part] for part in training if part != "seed"):
                 return self._sizes(variants)
         if self.levels != list(experiment.levels):
-            return f"other levels than the paper's {', '.join(experiment.levels)}"
+            return f"with other levels than the paper's {', '.join(experiment.levels)}"
         if any(self.num_images(images) != count for images, count in PAPER_SETS.items()):
             return self._sizes(variants)
-        runs, paper_runs = (
-            (each["num_iterations"], each["num_runs"]) for each in (self.settings, experiment.as_settings())
-        )
+        ours, paper = ((each["num_iterations"], each["num_runs"]) for each in (self.settings, experiment.as_settings()))
         return (
             ""
-            if runs == paper_runs
-            else f"{runs[0]} iterations and {runs[1]} runs, not {paper_runs[0]} and {paper_runs[1]}"
+            if ours == paper
+            else f"at {ours[0]} iterations and {ours[1]} runs (the paper: {paper[0]} and {paper[1]})"
         )
 
     def _sizes(self, variants: Sequence[str]) -> str:
@@ -195,7 +191,7 @@ class ImageRun:
             min(self.num_models(name) for name in variants or self.variants),
             self.num_images("digits, train"),
         )
-        return f"{models:,} models and {digits:,} digits (the paper: {PAPER_MODELS:,} and {PAPER_DIGITS:,})"
+        return f"at {models:,} models and {digits:,} digits (the paper: {PAPER_MODELS:,} and {PAPER_DIGITS:,})"
 
     def has_paper_sizes(self, *variants: str) -> bool:
         """Whether these ensembles (all, if none is named) are trained, solved and judged at the paper's sizes."""
