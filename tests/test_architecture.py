@@ -82,7 +82,8 @@ def test_each_heavy_dependency_has_one_home():
 def test_what_is_imported_is_declared():
     """Not only installed because something else needs it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["ray"]]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["ray"], *extras["tables"]]
     declared = {re.split(r"[><=;\[ ]", entry)[0] for entry in wanted}
     declared |= {"cautious", "triton"}  # the latter comes with torch for GPUs, and is done without elsewhere
     for module, path in modules():
