@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cautious.beliefs.ensemble import RewardEnsemble
+from cautious.beliefs.ensemble import SHIPPED, RewardEnsemble
 from cautious.beliefs.training.problems import DrivingTrainingProblem
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import InvalidInputError
@@ -114,6 +114,13 @@ def experiment_at(scale: str, seed: int = 0) -> DrivingExperiment:
     return replace(preset, training=replace(preset.training, seed=seed))
 
 
+def packaged_experiment(seed: int = 0) -> tuple[DrivingExperiment, RewardEnsemble]:
+    """The demo with the belief that comes with the package: trained at the paper's settings, so nothing has to be trained."""
+    belief = RewardEnsemble.load(SHIPPED / "driving")
+    training = replace(TrainingSettings(**belief.settings), seed=seed)
+    return replace(SCALES["demo"], training=training, num_optim=belief.num_models), belief
+
+
 def run_driving(
     experiment: DrivingExperiment,
     folder: Path | str,
@@ -121,6 +128,7 @@ def run_driving(
     device: torch.device | str = "cpu",
     progress: TitledProgress | None = None,
     executor: Executor | None = None,
+    belief: RewardEnsemble | None = None,
 ) -> Store:
     """Run the experiment, or resume it where an earlier call stopped.
 
@@ -130,10 +138,14 @@ def run_driving(
         device: Where to train; solving is fastest on the CPU.
         progress: Called as each stage advances.
         executor: Runs the pieces; this process if not given.
+        belief: Models to use instead of training some, for probabilities below 1; those of `packaged_experiment`.
     """
     store = Store.create(folder, "driving", experiment.as_settings())
     executor = executor or LocalExecutor()
     with store.locked():
+        if belief is not None and not store.has("belief"):
+            assert belief.losses is not None
+            save_belief(store, "belief", belief, belief.losses, {"origin": "comes with the package"})
         missing = [p for p in experiment.probabilities if not store.has(stage_name(p))]
         # All p < 1 share one belief; p = 1 has its own, because its familiar world has fewer pairs of states.
         groups = [group for group in ([p for p in missing if p < 1], [p for p in missing if p == 1]) if group]

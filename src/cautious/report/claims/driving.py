@@ -112,8 +112,8 @@ def _cost(store: Store, numbers: dict[str, Any]) -> ClaimResult:
     """Seconds per model-epoch and seconds per solve, against 25 minutes a model and three minutes for 100 iterations."""
     says = "833 CPU-hours for driving models, 3 minutes for 100 iterations"
     settings = store.manifest["settings"]["training"]
-    if not store.has("belief"):
-        return ClaimResult("CO1", says, None, "training was not timed")
+    if not store.has("belief") or "seconds" not in store.numbers("belief"):
+        return ClaimResult("CO1", says, None, "training was not timed: it was not part of this run")
     if store.numbers("belief").get("resumed"):
         return ClaimResult("CO1", says, None, "training was interrupted and resumed, so it was not timed as a whole")
     training = store.numbers("belief")["seconds"] / (settings["num_models"] * settings["num_epochs"])
