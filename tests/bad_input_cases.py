@@ -25,6 +25,7 @@ policy = CautiousPolicy(models, "1-of-20")
 table = {"x": states[:, 0], "kind": ["red", "blue"] * 10}  # columns by name
 names = {"go": paid[:, 0], "ask": paid[:, 1]}
 named = fit_ensemble(table, names, num_models=4, num_epochs=1, progress=False, validation_fraction=0)
+car = gymnasium.make("MountainCar-v0")  # two continuous numbers, three actions
 with torch.sparse.check_sparse_tensor_invariants(False):
     outside = torch.sparse_coo_tensor([[0, 9], [0, 0]], [1.0, 1.0], (2, 2))  # row 9 of 2
 """
@@ -132,6 +133,39 @@ CALLS = [
     Call("TabularMDP", 'TabularMDP([[stay], [move]], stay, "0.9")', INVALID, "must lie in [0, 1)"),
     Call("TabularMDP", "TabularMDP.from_gymnasium(None)", INVALID, "states and actions must be discrete"),
     Call("TabularMDP", 'TabularMDP.from_gymnasium(gymnasium.make("CartPole-v1"))', INVALID, "must be discrete"),
+    Call(
+        "TabularMDP",
+        'TabularMDP.from_gymnasium(gymnasium.make("MountainCar-v0"), num_steps=10)',
+        INVALID,
+        "cautious.DiscretiseObservation(env, bins=20)",
+    ),
+    Call(
+        "TabularMDP",
+        'TabularMDP.from_gymnasium(gymnasium.make("Pendulum-v1"), num_steps=10)',
+        INVALID,
+        "gymnasium.wrappers.DiscretizeAction",
+    ),
+    Call(
+        "TabularMDP",
+        'TabularMDP.from_gymnasium(gymnasium.wrappers.StickyAction(gymnasium.make("FrozenLake-v1"), 0.1))',
+        INVALID,
+        "its wrapper StickyAction may change what is seen or what happens",
+    ),
+    Call(
+        "TabularMDP",
+        "TabularMDP.from_gymnasium(DiscretiseObservation(car), num_steps=9, prior=-1)",
+        INVALID,
+        "zero or a positive number of pseudo-steps",
+    ),
+    Call(
+        "TabularMDP",
+        "TabularMDP.from_gymnasium(DiscretiseObservation(car), num_steps=9, explore=lambda state: 7)",
+        INVALID,
+        "explore chose action 7; there are 3",
+    ),
+    Call("TabularMDP", "world.expected_rewards(np.zeros((2, 2, 3)))", INVALID, "expected shape [..., S, A, S]"),
+    Call("TabularMDP", "world.expected_rewards(np.zeros(3))", INVALID, "expected shape [..., S]"),
+    Call("TabularMDP", "world.expected_rewards(3.0)", INVALID, "[S] or [M, S] (of entering a state)"),
     Call("TabularMDP", "world.occupancy([[0.5, 0.5]])", INVALID, "expected shape [..., S, A] with S=2 with A=2"),
     Call("TabularMDP", "world.occupancy([[0.5, 0.6], stay])", INVALID, "each must sum to 1"),
     Call(
@@ -160,6 +194,23 @@ CALLS = [
         'TabularMDP.from_gymnasium(gymnasium.make("FrozenLake-v1"), seed=-1)',
         INVALID,
         "must be a whole number, zero or larger",
+    ),
+    Call("DiscretiseObservation", "DiscretiseObservation(car, bins=0)", INVALID, "bins=0 is too small"),
+    Call("DiscretiseObservation", "DiscretiseObservation(car, bins=(4, 4, 4))", INVALID, "3 counts for 2 numbers"),
+    Call("DiscretiseObservation", "DiscretiseObservation(car, bins=2000)", INVALID, "4,000,000 cells are too many"),
+    Call("DiscretiseObservation", "DiscretiseObservation(car, low=1, high=0)", INVALID, "must lie below high=0"),
+    Call("DiscretiseObservation", 'DiscretiseObservation(car, low="a")', INVALID, "low='a' must be a number"),
+    Call(
+        "DiscretiseObservation",
+        'DiscretiseObservation(gymnasium.make("CartPole-v1"))',
+        INVALID,
+        "has no limits (-inf to inf); pass low and high",
+    ),
+    Call(
+        "DiscretiseObservation",
+        'DiscretiseObservation(gymnasium.make("FrozenLake-v1"))',
+        INVALID,
+        "divides a Box, a MultiDiscrete or a Tuple of Discrete spaces",
     ),
     Call("solve_bandit", 'solve_bandit(models[0], "1-of-20")', INVALID, "expected shape [M, S, A]"),
     Call("solve_bandit", 'solve_bandit(models * nan, "1-of-20")', INVALID, "every entry must be a finite number"),
@@ -535,6 +586,12 @@ CALLS = [
     Call("RewardEnsemble", 'RewardEnsemble.load("driving").on("x")', INVALID, "Pass world = cautious.driving_world()"),
     Call("RewardEnsemble", 'RewardEnsemble.load("driving").save(5)', INVALID, "folder=5 must be a path"),
     Call("RewardEnsemble", 'type(RewardEnsemble.load("driving")).load(5)', INVALID, "folder=5 must be a path"),
+    Call(
+        "CautiousPolicy",
+        'CautiousPolicy(models, mdp=gymnasium.make("FrozenLake-v1"))',
+        INVALID,
+        "pass a cautious.TabularMDP",
+    ),
     Call("CautiousPolicy", "CautiousPolicy(models[0])", INVALID, "expected shape [M, S, A]"),
     Call("CautiousPolicy", "CautiousPolicy(models * nan)", INVALID, "every entry must be a finite number"),
     Call("CautiousPolicy", 'CautiousPolicy(models, "1-of-50")', INVALID, "n=50 exceeds the 30 models there are"),
@@ -837,6 +894,19 @@ COMMANDS = [
     Command("solve", "--rewards rewards.npy --iterations 99999999999999999999", 2, "num_iterations is too large"),
     Command("solve", "--rewards rewards.npy --level", 2, "names no level"),
     Command("solve", "--rewards empty", 2, "empty: there is no such file"),
+    Command(
+        "reproduce",
+        "driving --set colour=red",
+        2,
+        "no setting of driving; it has certain_epochs, ks, n, num_iterations",
+    ),
+    Command("reproduce", "driving --set num_runs", 2, "write it as NAME=VALUE, for example num_iterations=200"),
+    Command("reproduce", "driving --set num_runs=two", 2, "num_runs must be a whole number"),
+    Command("reproduce", "driving --set num_runs=2 --set num_runs=3", 2, "--set num_runs is given twice"),
+    Command("reproduce", "driving --set levels=1-of-5,1-of-9", 2, "levels with the same n, such as 1-of-20,20-of-20"),
+    Command("reproduce", "ask-for-help --set levels=1-of-90", 2, "n=90 exceeds the 64 models there are"),
+    Command("reproduce", "ask-for-help --set help_reward=much", 2, "help_reward must be a number"),
+    Command("reproduce", "data-extent --set fraction=0", 2, "must be a share of the digits, above 0 and at most 1"),
     Command("reproduce", "", 2, "Missing from cautious reproduce"),
     Command("reproduce", "chess", 2, "invalid choice 'chess'"),
     Command("reproduce", "driving --scale huge", 2, "invalid choice 'huge'"),
@@ -868,7 +938,6 @@ COMMANDS = [
     Command("watch", "driving --fps 0", 2, "must be positive"),
     Command("watch", "driving --gif drive.mp4", 2, "must be a file name that ends in .gif"),
     Command("watch", "driving --gif flat.npy/drive.gif", 2, "flat.npy is a file; choose a folder, or a new name"),
-    Command("watch", "driving --out flat.npy", 2, "flat.npy is a file; choose a folder, or a new name"),
     Command("watch", "driving --fps nan", 2, "must be positive"),
     Command("watch", "driving --steps 99999999999999999999", 2, "steps is too large"),
     Command("watch", "driving --level hot", 2, "write it as 'k-of-n'"),

@@ -31,6 +31,7 @@ _HOMES = {
     "KofNPPO": "cautious.rl.kofn_ppo",
     "driving_world": "cautious.worlds.driving",
     "DrivingWorld": "cautious.worlds.driving",
+    "DiscretiseObservation": "cautious.worlds.envs.discretise",
     "solve_exact": "cautious.solvers.exact",
     "CautiousError": "cautious.errors",
     "InvalidInputError": "cautious.errors",
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from cautious.solvers.solution import Solution
     from cautious.solvers.solve import solve_bandit, solve_mdp
     from cautious.worlds.driving import DrivingWorld, driving_world
+    from cautious.worlds.envs.discretise import DiscretiseObservation
     from cautious.worlds.mdp import TabularMDP
 
 with contextlib.suppress(ModuleNotFoundError):  # the core works without Gymnasium

@@ -176,7 +176,9 @@ def test_rewards_go_with_the_rows_of_their_labels(states, belief):
         fit_ensemble(states, paid(states)[:7], **SMALL)
     odd = paid(states).astype({"ask": object})
     odd.loc["case 2", "ask"] = "?"
-    with pytest.raises(InvalidInputError, match=r"1 of 120 rows .* column 'ask' is not a number in row case 2 \('\?'\)"):
+    with pytest.raises(
+        InvalidInputError, match=r"1 of 120 rows .* column 'ask' is not a number in row case 2 \('\?'\)"
+    ):
         fit_ensemble(states, odd, **SMALL)
 
 

@@ -30,6 +30,9 @@ class Report:
     """Where to write; default: the run's folder."""
     only: tuple[str, ...] = ()
     """Ids of tables to print and figures to draw instead of all; an unknown id lists the valid ones."""
+    csv: bool = False
+    """Also write numbers.csv, one row per measured value (as load_run(folder).to_frame() in Python), and each table to
+    tables/<id>.csv."""
 
     def run(self) -> None:
         """Read the store, draw, judge."""
@@ -42,12 +45,26 @@ class Report:
         if self.out is not None:
             check_folder(self.out, "out")
         store = Store.open(self.run_folder)
+        if self.csv:
+            self._write_csv(store)
         if self.only:
             self._draw_only(store)
             return
         path = write_report(store, self.out)
         console.print(ledger_table(ledger_of(store)))
         say(f"report: {path}")
+
+    def _write_csv(self, store: Store) -> None:
+        from cautious.cli.console import plural, say
+        from cautious.experiments.run_frames import Run
+        from cautious.report.report_spec import chosen_of, tables_of
+        from cautious.report.tables import write_csv
+
+        tables = chosen_of(store, self.only)[0] if self.only else tables_of(store)
+        target = self.out or store.folder
+        Run(store).to_csv(target / "numbers.csv")
+        written = write_csv(tables, target / "tables")
+        say(f"numbers: {target / 'numbers.csv'}   {plural(len(written), 'table')}: {target / 'tables'}")
 
     def _draw_only(self, store: Store) -> None:
         from cautious.cli.console import console, say

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -48,10 +49,6 @@ def train_stage_belief(
     training = executor.train(problem, settings, device=device, checkpoint_dir=checkpoints, progress=progress)
     models, losses = training.models, training.models.losses.double()
     ensemble = RewardEnsemble(problem.network, models.parameters, models.losses, asdict(settings))
-    ensemble.save(store.folder / stage)
-    # The stage is saved after the ensemble: a stage that is there has its models.
-    description = f"{stage}/{DESCRIPTION}"
-    files = {description: checksum_of(load_json(store.folder / description))}
     numbers = {
         count_name: problem.num_samples,
         "seconds": training.seconds,
@@ -60,9 +57,19 @@ def train_stage_belief(
         "loss_median": float(losses.median()),
         "loss_largest": float(losses.max()),
     }
-    store.save(stage, numbers, {"losses": models.losses}, files)
-    shutil.rmtree(checkpoints, ignore_errors=True)  # three times as large as the models
+    save_stage_belief(store, stage, ensemble, numbers)
     return ensemble
+
+
+def save_stage_belief(store: Store, stage: str, ensemble: RewardEnsemble, numbers: Mapping[str, Any]) -> None:
+    """Save an ensemble in the folder `stage`, finish the stage, and remove its checkpoints."""
+    assert ensemble.losses is not None
+    ensemble.save(store.folder / stage)
+    # The stage is saved after the ensemble: a stage that is there has its models.
+    description = f"{stage}/{DESCRIPTION}"
+    files = {description: checksum_of(load_json(store.folder / description))}
+    store.save(stage, numbers, {"losses": ensemble.losses}, files)
+    shutil.rmtree(_checkpoints(store, stage), ignore_errors=True)  # three times as large as the models
 
 
 def _checkpoints(store: Store, stage: str) -> Path:

@@ -59,7 +59,7 @@ from cautious.validation import (
     parse_count,
     parse_flag,
 )
-from cautious.worlds.mdp import TabularMDP
+from cautious.worlds.mdp import TabularMDP, parse_mdp
 
 BAD_ROWS_ACTION = "bad_rows_action"
 """The entry of policy.json that holds `CautiousPolicy.fallback`."""
@@ -76,8 +76,10 @@ class Belief(Protocol):
 class CautiousPolicy:
     """Acts as usual where the models of a belief agree, and carefully where they do not.
 
-    Each state is a problem of its own (the single-state regime), so that a decision does not depend on what else is asked.
-    With `mdp`, actions move the world: the whole policy is solved once, and a state is its number.
+    Each state is a problem of its own (the single-state regime), so that a decision does not depend on what else is asked: it
+    decides one step at a time, by what each action pays now, not by where it leads. That is right where actions do not move the
+    world (a contextual bandit, a table of cases). Where they do, pass `mdp`: the whole policy is solved once, and a state is
+    its number. Where the dynamics are no table, `cautious.KofNPPO` learns from a simulator.
 
     >>> import torch
     >>> gamble_or_help = torch.tensor([[[1.0, 0.25]], [[0.0, 0.25]]])  # two models, one state, two actions
@@ -125,7 +127,7 @@ class CautiousPolicy:
             raise InvalidInputError(f"belief={str(belief)!r} is a name; pass what RewardEnsemble.load returns for it.")
         self.belief: Any = belief if callable(getattr(belief, "rewards", None)) else TableBelief(belief)
         self.level = KofN.parse(level)
-        self.mdp = mdp
+        self.mdp = None if mdp is None else parse_mdp(mdp)
         self._num_iterations = None if num_iterations is None else parse_count(num_iterations, "num_iterations")
         if not 0 <= as_number(tolerance) < 1:
             raise InvalidInputError(
@@ -284,7 +286,10 @@ class CautiousPolicy:
     def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
         """Policies of levels in all states of an MDP, and the ordinary one beside each, twice [L, S, A]."""
         if not isinstance(self.belief, TableBelief):
-            raise InvalidInputError("belief: with an MDP it must be an array [M, S, A] over the MDP's states.")
+            raise InvalidInputError(
+                "belief: with an MDP it must be an array [M, S, A] over the MDP's states; ask the belief there, as in "
+                "CautiousPolicy(belief.rewards(features), level, mdp=mdp) with the features of each state."
+            )
         solution = solve_mdp(
             mdp,
             self.belief.table,
@@ -304,6 +309,8 @@ class CautiousPolicy:
         deterministic: bool = True,
     ) -> tuple[Any, Any]:
         """The action for one observation or a batch of them, as Stable-Baselines3's models offer it.
+
+        Without `mdp` each action is chosen for this step alone, whatever follows from it.
 
         Args:
             observation: One state, or a batch with one row each.

@@ -20,6 +20,7 @@ from cautious.report.images.image_figures import image_figures
 from cautious.report.images.image_run import ImageRun
 from cautious.report.images.image_tables import image_tables
 from cautious.report.plotting import FigureEntry
+from cautious.report.stories import driving_story, image_story
 from cautious.report.tables import Table
 
 
@@ -35,6 +36,8 @@ class ReportSpec:
     """Of a run, and of another run that it is compared with, if there is one."""
     trained: Callable[[Store], str]
     """How many models, trained how, on what."""
+    story: Callable[[Store], list[str]]
+    """What happened, in words."""
 
 
 IMAGE_CLAIMS: dict[str, tuple[Claim, ...]] = {
@@ -94,7 +97,7 @@ def _training(training: Mapping[str, Any]) -> str:
 
 
 def _images(title: str, intro: str) -> ReportSpec:
-    return ReportSpec(title, intro, image_tables, image_figures, image_ledger, _image_training)
+    return ReportSpec(title, intro, image_tables, image_figures, image_ledger, _image_training, image_story)
 
 
 KNOW = (
@@ -110,6 +113,7 @@ REPORTS = {
         driving_figures,
         driving_ledger,
         _driving_training,
+        driving_story,
     ),
     "ask-for-help": _images(
         "Ask for help: learning to be cautious",

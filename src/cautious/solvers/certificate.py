@@ -31,8 +31,9 @@ import torch
 from torch import Tensor
 
 from cautious.ops.risk import KofN
-from cautious.solvers.cfr import Game, Problem, minimise_regret
+from cautious.solvers.cfr import Game, MDPGame, Problem, minimise_regret
 from cautious.types import Sampling, Update
+from cautious.worlds.coverage import Coverage
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +50,33 @@ class Certificate:
             last half and the last quarter; the lowest bound is kept.)
         gap: upper - lower, at least 0: how much any policy could still gain.
         level: The level, or the levels of the batch.
+        estimated: None where the dynamics are exact, or where there are none. Otherwise how they were estimated: the bounds are
+            then about the estimated world, and say nothing about how far that is from the real one.
     """
 
     lower: Tensor
     upper: Tensor
     gap: Tensor
     level: KofN | tuple[KofN, ...]
+    estimated: Coverage | None = None
+
+    def __str__(self) -> str:
+        """The bounds, and which world they are about."""
+        levels = ", ".join(map(str, self.level)) if isinstance(self.level, tuple) else str(self.level)
+        bounds = ", ".join(f"{name} {_in_words(getattr(self, name))}" for name in ("lower", "upper", "gap"))
+        about = "" if self.estimated is None else f"; about the estimated world only: {self.estimated}"
+        return f"{levels}: {bounds}{about}"
+
+
+def _in_words(bound: Tensor) -> str:
+    """One number, or the range of several."""
+    low, high = float(bound.min()), float(bound.max())
+    return f"{low:.4g}" if bound.numel() == 1 else f"{low:.4g} to {high:.4g}"
+
+
+def estimate_behind(game: Game) -> Coverage | None:
+    """How the dynamics of a game were estimated; None if they were not."""
+    return game.mdp.coverage if isinstance(game, MDPGame) else None
 
 
 def certify(problem: Problem, policy: Tensor, mixtures: Tensor) -> Certificate:
@@ -70,7 +92,8 @@ def certify(problem: Problem, policy: Tensor, mixtures: Tensor) -> Certificate:
     """
     lower = problem.exact_value(policy)
     upper = upper_bound(problem.game, mixtures)
-    return Certificate(lower, upper, (upper - lower).clamp(min=0), problem.batch.levels)
+    gap, estimated = (upper - lower).clamp(min=0), estimate_behind(problem.game)
+    return Certificate(lower, upper, gap, problem.batch.levels, estimated)
 
 
 def upper_bound(game: Game, mixtures: Tensor) -> Tensor:

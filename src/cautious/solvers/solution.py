@@ -131,7 +131,7 @@ class Solution:
         certificate = certify(problem, batch, torch.cat(mixtures))
         shape = self.policy.shape[:-2] + certificate.lower.shape[1:]
         lower, upper, gap = (bound.reshape(shape) for bound in (certificate.lower, certificate.upper, certificate.gap))
-        return Certificate(lower, upper, gap, self.level)
+        return Certificate(lower, upper, gap, self.level, certificate.estimated)
 
     def _as_batch(self, policy: ArrayLike | None) -> Tensor:
         """`policy`, checked, for every level and run: [B, S, A]; ``self.policy`` if none is given."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,8 @@ from cautious.ops.bellman import PolicyEvaluation, Transitions
 from cautious.ops.linear import sparse_tensor
 from cautious.types import ArrayLike
 from cautious.validation import ROUNDING, as_distribution, as_float_tensor, as_number, check_finite, check_shape
-from cautious.worlds.from_gymnasium import read_model
+from cautious.worlds.coverage import Coverage
+from cautious.worlds.from_gymnasium import Endings, read_model
 
 ROW_TOLERANCE = 1e-6
 """How far from one a row of probabilities may sum (float32 input); rows are then rescaled to sum to one."""
@@ -34,13 +35,24 @@ class TabularMDP:
         discount: γ, in [0, 1).
         transitions: P(s'|s,a), float64 [S, A, S]: a plain tensor, or a sparse COO tensor where most entries are zero.
         dynamics: The same in the form that evaluation needs (`ops.bellman.Transitions`).
+        endings: In a world from Gymnasium whose episodes end, the steps that end them, for `expected_rewards`; the last state
+            is then the one after the end. None otherwise.
+        coverage: Where the dynamics were estimated from experience, how often each pair was tried (`Coverage`); None otherwise.
 
     >>> coin = torch.tensor([[[0.5, 0.5]], [[0.5, 0.5]]])
     >>> TabularMDP(coin, [1.0, 0.0], discount=0.9)
     TabularMDP(num_states=2, num_actions=1, discount=0.9, dense)
     """
 
-    def __init__(self, transitions: Any, initial_state_dist: ArrayLike, discount: float) -> None:
+    def __init__(
+        self,
+        transitions: Any,
+        initial_state_dist: ArrayLike,
+        discount: float,
+        *,
+        coverage: Coverage | None = None,
+        endings: Endings | None = None,
+    ) -> None:
         """Check and store a world.
 
         Args:
@@ -48,6 +60,8 @@ class TabularMDP:
                 sequence of A scipy matrices [S, S], one per action.
             initial_state_dist: [S].
             discount: γ, in [0, 1).
+            coverage: How often each pair was tried, where `transitions` is an estimate; certificates then say so.
+            endings: Steps that end an episode, where the last state is the one after the end.
         """
         self.discount = _checked_discount(discount)
         matrix, self.num_actions = _as_rows(transitions)
@@ -56,25 +70,51 @@ class TabularMDP:
         start = as_float_tensor(initial_state_dist, "initial_state_dist", "cpu")
         check_shape(start, "S", "initial_state_dist", S=self.num_states)
         self.initial_state_dist = as_distribution(start, "initial_state_dist").clone()
+        if coverage is not None:
+            check_shape(coverage.visits, "S A", "coverage.visits", S=self.num_states, A=self.num_actions)
+            check_shape(coverage.entered, "S", "coverage.entered", S=self.num_states)
+        self.coverage = coverage
+        self.endings = endings
 
     @classmethod
     def from_gymnasium(
-        cls, env: Any, discount: float = 0.99, *, num_steps: int | None = None, seed: int = 0
+        cls,
+        env: Any,
+        discount: float = 0.99,
+        *,
+        num_steps: int | None = None,
+        seed: int = 0,
+        prior: float = 0.0,
+        explore: Callable[[int], int] | None = None,
     ) -> TabularMDP:
         """The world of a Gymnasium environment with discrete states and actions; `worlds.from_gymnasium.read_model` says how.
 
+        Wrappers are part of the environment: with a discretising wrapper (`cautious.DiscretiseObservation`, or your own) around
+        it, MountainCar is a world of cells.
+
         Args:
-            env: One that offers its table of transitions (FrozenLake, Taxi, CliffWalking, driving): exact. Others: estimated.
+            env: One that offers its table of transitions (FrozenLake, Taxi, CliffWalking, driving): exact. Others, and those
+                whose wrappers may change what happens: estimated, and then `coverage` says how well.
             discount: Gymnasium's environments have none.
-            num_steps: Steps of experience to estimate from, where there is no table.
+            num_steps: Steps of experience (random actions) to estimate from, where there is no table.
             seed: Starts the experience.
+            prior: Pseudo-steps that each pair starts with, in which it does what the actions that were tried did in the same
+                state; 1 counts as much as one real step. With 0, a pair that was never tried is taken to stay where it is.
+            explore: State -> action, asked in half of the steps; the other half are random. For worlds in which random actions
+                do not get far.
+
+        Warns:
+            CoverageWarning: Some pair of a state that was entered was tried fewer than five times.
         """
-        model = read_model(env, num_steps, seed)
-        return cls(model.transitions, model.initial_state_dist, discount)
+        model = read_model(env, num_steps, seed, prior, explore)
+        return cls(
+            model.transitions, model.initial_state_dist, discount, coverage=model.coverage, endings=model.endings
+        )
 
     def __repr__(self) -> str:
         """Sizes, discount and storage."""
         kind = "sparse" if self.dynamics.is_sparse else "dense"
+        kind += "" if self.coverage is None else f", estimated from {self.coverage.num_steps:,} steps"
         return f"TabularMDP(num_states={self.num_states}, num_actions={self.num_actions}, discount={self.discount!r}, {kind})"
 
     @cached_property
@@ -114,11 +154,69 @@ class TabularMDP:
                 "dimension."
             ) from None
 
+    def expected_rewards(self, rewards: ArrayLike) -> Tensor:
+        """Rewards that depend on the next state, as the solvers take them: r(s,a) = Σ_s' P(s'|s,a) r(s,a,s'), [..., S, A].
+
+        Args:
+            rewards: What a transition pays, [S, A, S], or of M models [M, S, A, S]; or what *entering* a state pays, [S] or
+                [M, S]: r(s,a) = Σ_s' P(s'|s,a) r(s'). In a world from Gymnasium whose episodes end, the state after the end may
+                be left out (S - 1 instead of S): nothing is paid there. A step that ends an episode is paid for the state that
+                the environment enters with it.
+
+        Moving to the second of two states pays 1 and works half of the time:
+
+        >>> world = TabularMDP([[[0.5, 0.5]], [[0.0, 1.0]]], [1.0, 0.0], 0.9)
+        >>> world.expected_rewards([0.0, 1.0]).tolist()
+        [[0.5], [1.0]]
+        >>> world.expected_rewards([[[0.0, 1.0]], [[0.0, 0.0]]]).tolist()
+        [[0.5], [0.0]]
+        """
+        values = as_float_tensor(rewards, "rewards", "cpu").double()
+        check_finite(values, "rewards")
+        of_transitions = values.dim() > 2
+        if values.dim() not in (1, 2, 3, 4):
+            raise InvalidInputError(
+                f"rewards: expected [S, A, S] or [M, S, A, S] (of a transition), or [S] or [M, S] (of entering a state), got "
+                f"shape {list(values.shape)}."
+            )
+        if self.endings is not None and values.shape[-1] == self.num_states - 1:
+            short = of_transitions and values.shape[-3] == self.num_states - 1
+            values = torch.nn.functional.pad(values, (0, 1, 0, 0, 0, 1) if short else (0, 1))
+        if of_transitions:
+            check_shape(values, "... S A S", "rewards", S=self.num_states, A=self.num_actions)
+        else:
+            check_shape(values, "... S", "rewards", S=self.num_states)
+        pair, target, chance = self._steps()
+        paid = values.flatten(-3, -2)[..., pair, target] if of_transitions else values[..., target]  # [..., steps]
+        expected = paid.new_zeros(*paid.shape[:-1], self.num_states * self.num_actions)
+        expected.index_add_(-1, pair, chance * paid)
+        return expected.unflatten(-1, (self.num_states, self.num_actions))
+
+    def _steps(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Every possible step: its pair s*A + a, the state that it enters, its probability."""
+        if self.dynamics.is_sparse:
+            entries = self.dynamics.matrix.tocoo()
+            pair, target = (torch.from_numpy(each).long() for each in (entries.row, entries.col))
+            chance = torch.from_numpy(entries.data)
+        else:
+            rows = self.dynamics.dense().flatten(0, 1)
+            pair, target = rows.nonzero(as_tuple=True)
+            chance = rows[pair, target]
+        if self.endings is None:
+            return pair, target, chance
+        # A step to the state after the end enters a state of the environment first: that one is paid for.
+        after = self.num_states - 1
+        goes_on = (target != after) | (pair >= after * self.num_actions)
+        parts = zip((pair[goes_on], target[goes_on], chance[goes_on]), self.endings, strict=True)
+        pair, target, chance = (torch.cat(each) for each in parts)
+        return pair, target, chance
+
 
 def parse_mdp(mdp: Any) -> TabularMDP:
     """`mdp` if it is one; an error that says what to pass otherwise."""
     if not isinstance(mdp, TabularMDP):
         hint = " (its .mdp is one)" if hasattr(mdp, "mdp") else ""
+        hint = " (TabularMDP.from_gymnasium makes one of it)" if hasattr(mdp, "action_space") else hint
         raise InvalidInputError(f"mdp is a {type(mdp).__name__}; pass a cautious.TabularMDP{hint}.")
     return mdp
 

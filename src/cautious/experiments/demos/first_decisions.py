@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from cautious.beliefs.ensemble import SHIPPED, RewardEnsemble
 from cautious.evaluation.image_behaviour import behaviour
+from cautious.experiments.store import Store
 from cautious.progress import TitledProgress, titled
 from cautious.solvers.solve import solve_bandit
 from cautious.worlds.data import load_images
@@ -24,6 +26,17 @@ class DemoResult(NamedTuple):
     """How often it asks for help, by level."""
     correct: list[float] | None
     """How often it names the right digit; None where there is none."""
+
+
+STAGE = "first-decisions"
+"""Where the demo keeps them, for its report."""
+
+
+def save_first_decisions(store: Store, results: Sequence[DemoResult]) -> None:
+    """Keep the results with a run."""
+    num_models = RewardEnsemble.load(SHIPPED / "ask-for-help").num_models
+    sets = [result._asdict() for result in results]
+    store.save(STAGE, {"levels": list(LEVELS), "num_models": num_models, "sets": sets})
 
 
 def first_decisions(num_images: int = 200, progress: TitledProgress | None = None) -> list[DemoResult]:

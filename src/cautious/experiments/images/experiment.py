@@ -248,6 +248,8 @@ def stages_of(experiment: ImageExperiment, variant: EnsembleVariant, images: Ima
     """The stages of a variant, in order."""
     bits = (True, False) if experiment.image_task.help_bit else (None,)
     extra = ("dial", "models") if variant == experiment.main and experiment.num_dial_images else ()
+    if variant.training.num_models < DIAL_N:
+        extra = ()  # too few models for either
     return [
         Stage(variant.name, name, bit, study)
         for study in ("behaviour", *extra)
@@ -422,7 +424,8 @@ def model_study(
     Each number of models is measured on several random parts of the ensemble, so that the spread is that of training fewer
     models, not only of shuffling them.
     """
-    sizes = [size for size in experiment.curve_sizes if size <= len(rewards)]
+    fewest = experiment.parsed_levels[0].n
+    sizes = [size for size in experiment.curve_sizes if fewest <= size <= len(rewards)] or [len(rewards)]
     by_regime: dict[str, dict[str, Any]] = {str(regime): {} for regime in Regime}
     bar = ProgressTracker(len(Regime) * len(Sampling) * len(sizes) * experiment.num_parts, progress)
     for regime in Regime:

@@ -27,7 +27,7 @@ LOOKALIKES = "osiljz"
 
 def falls_with_level(run: ImageRun, images: str) -> Finding:
     """All-images help falls as k/N grows."""
-    levels, optim = help_percent(run, images, Regime.ALL_STATES, MAIN)
+    levels, optim = help_percent(run, images, Regime.ALL_STATES, run.main)
     return falls(levels), f"{listed(run.levels, levels, optim)} %"
 
 
@@ -35,8 +35,8 @@ def rare_and_not_rising(regime: Regime) -> Rule:
     """The rule "help does not rise as k/N grows", at the precision of the paper's tables, whose own cells tie."""
 
     def judge(run: ImageRun, images: str) -> Finding:
-        levels, optim = help_percent(run, images, regime, MAIN)
-        shares = (100 * need(run, MAIN, images).means(regime, "help_share")).tolist()
+        levels, optim = help_percent(run, images, regime, run.main)
+        shares = (100 * need(run, run.main, images).means(regime, "help_share")).tolist()
         text = (
             f"{listed(run.levels, levels, optim, 3)} %; by most likely action {listed(run.levels, shares, None, 3)} %"
         )
@@ -49,7 +49,7 @@ def between(low: float, high: float, first_only: bool) -> Rule:
     """The rule "all-images help between these, in percent", of the most cautious level or of all."""
 
     def judge(run: ImageRun, images: str) -> Finding:
-        levels, _ = help_percent(run, images, Regime.ALL_STATES, MAIN)
+        levels, _ = help_percent(run, images, Regime.ALL_STATES, run.main)
         judged = levels[:1] if first_only else levels
         return all(low <= value <= high for value in judged), f"{listed(run.levels, levels)} %"
 
@@ -58,13 +58,13 @@ def between(low: float, high: float, first_only: bool) -> Rule:
 
 def rises_alone(run: ImageRun, images: str) -> Finding:
     """Single-image help rises as k/N falls, from optim's upwards."""
-    levels, optim = help_percent(run, images, Regime.SINGLE_STATE, MAIN)
+    levels, optim = help_percent(run, images, Regime.SINGLE_STATE, run.main)
     return falls(levels) and levels[0] > optim, f"{listed(run.levels, levels, optim)} %; {_times(levels[0], optim)}"
 
 
 def near_the_text(run: ImageRun, images: str) -> Finding:
     """The most cautious level's help against the number in the paper's text, and against optim's."""
-    levels, optim = help_percent(run, images, Regime.SINGLE_STATE, MAIN)
+    levels, optim = help_percent(run, images, Regime.SINGLE_STATE, run.main)
     paper = paper_help("single-image", images, run.levels[0])
     if paper is None:
         raise NotRunError(f"the paper gives no number for {images}")
@@ -78,7 +78,7 @@ def _times(asked: float, optim: float) -> str:
 
 def optim_least(run: ImageRun, images: str) -> Finding:
     """Optim's help below every level's, both regimes."""
-    found = [help_percent(run, images, regime, MAIN) for regime in REGIMES]
+    found = [help_percent(run, images, regime, run.main) for regime in REGIMES]
     least = min(min(levels) for levels, _ in found)
     optim = found[0][1]
     return optim < least, f"optim {optim:.2f} %, the least of the levels {least:.2f} %"
@@ -86,14 +86,14 @@ def optim_least(run: ImageRun, images: str) -> Finding:
 
 def optim_rare(run: ImageRun, images: str) -> Finding:
     """Optim's help under 4 %."""
-    _, optim = help_percent(run, images, Regime.ALL_STATES, MAIN)
+    _, optim = help_percent(run, images, Regime.ALL_STATES, run.main)
     return optim < 4, f"optim {optim:.2f} %"
 
 
 def lookalikes(run: ImageRun, images: str) -> Finding:
     """Help on letters that look like digits below that on the others, most cautious level, single-image."""
-    need(run, MAIN, images)
-    arrays = run.arrays(MAIN, images) or {}
+    need(run, run.main, images)
+    arrays = run.arrays(run.main, images) or {}
     by_letter = arrays[f"{Regime.SINGLE_STATE}-by_label"][0]  # [26, A]
     there = by_letter.sum(dim=-1) > 0  # a letter without images has no frequencies
     like = [letter for letter in range(len(by_letter)) if chr(ord("a") + letter) in LOOKALIKES and there[letter]]

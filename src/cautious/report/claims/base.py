@@ -14,9 +14,7 @@ from cautious.report.images.image_run import (
     BITS,
     HELP,
     INDEX,
-    PAPER_DIGITS,
     PAPER_LETTERS,
-    PAPER_MODELS,
     PLACES,
     REGIMES,
     ImageRun,
@@ -90,26 +88,22 @@ class Claim:
         if images == "letters" and images not in run.sets:
             return ClaimResult(name, self.says, None, "not run: no letters available")
         try:
+            if self.paper_variants is None and len(run.levels) < 2:
+                raise NotRunError("a single level has no order")
             reproduced, numbers = self.rule(run, images)
         except NotRunError as missing:
             return ClaimResult(name, self.says, None, f"not run: {missing}")
         numbers += _letters_note(run) if images == "letters" else ""
         if self.observation:
             return ClaimResult(name, self.says, None, numbers, observation=True)
-        if self.paper_variants is not None and not run.has_paper_sizes(*self.paper_variants):
-            return ClaimResult(name, self.says, None, f"{_size_note(run, self.paper_variants)}; {numbers}")
+        if self.paper_variants is not None and (other := run.unlike_paper(*self.paper_variants)):
+            return ClaimResult(name, self.says, None, f"not judged {other}; {numbers}")
         return ClaimResult(name, self.says, reproduced, numbers)
 
 
 def _letters_note(run: ImageRun) -> str:
     found = run.num_images("letters, test")
     return "" if found == PAPER_LETTERS else f" (on {found:,} letters, not the paper's {PAPER_LETTERS:,})"
-
-
-def _size_note(run: ImageRun, variants: Sequence[str]) -> str:
-    models = min(run.num_models(name) for name in variants or run.variants)
-    digits = run.num_images("digits, train")
-    return f"not judged at {models:,} models and {digits:,} digits (the paper: {PAPER_MODELS:,} and {PAPER_DIGITS:,})"
 
 
 def need(run: ImageRun, variant: str, images: str, bit: bool | None = None) -> Measured:
@@ -155,6 +149,12 @@ def most_robust(levels: Sequence[str]) -> list[int]:
     return [place for place, level in enumerate(parsed) if level.k == 1 < level.n]
 
 
+def need_ordinary(levels: Sequence[str]) -> None:
+    """Raise unless the last level is n-of-n, the ordinary one that others are compared with, and some level is robust."""
+    if len(levels) - 1 in robust(levels) or not robust(levels):
+        raise NotRunError("it needs a level with k < n and, to compare it with, one with k = n")
+
+
 def listed(levels: Sequence[str], values: Sequence[float], optim: float | None = None, digits: int = 2) -> str:
     """Numbers with their levels, for a verdict."""
     parts = [f"{level} {value:.{digits}f}" for level, value in zip(levels, values, strict=True)]
@@ -168,6 +168,8 @@ def within(tables: Sequence[str], quantities: Sequence[str], points: float) -> R
         apart = {
             cell: both for name in tables for cell, both in differences(run, name).items() if cell[-2] in quantities
         }
+        if not apart:
+            raise NotRunError("no level of the paper's tables was run")
         worst = max(apart, key=lambda cell: abs(apart[cell][0]))
         outside = sum(abs(mean) > points for mean, _ in apart.values())
         share = max(abs(share) for _, share in apart.values())
@@ -188,7 +190,7 @@ def differences(run: ImageRun, name: str) -> dict[tuple[str, ...], tuple[float, 
             if not ours:
                 raise NotRunError(f"stage {run.stage(place.variant, 'digits', place.bit)} is missing")
             for column, cell in row.items():
-                if column not in paper.misprinted:
+                if column not in paper.misprinted and column in ours["probability"]:
                     mean, share = (float(cells[column].nanmean()) - cell.mean for cells in ours.values())
                     found[(name, group, quantity, column)] = (mean, share)
     return found
@@ -203,6 +205,8 @@ def help_percent(run: ImageRun, images: str, regime: Regime, variant: str) -> tu
 def more_reward_more_help(run: ImageRun, images: str, bit: bool | None = None) -> Finding:
     """No level's help falls as help pays more, and that of the robust levels rises; both regimes."""
     variants = run.variants_by("help_reward")
+    if len(variants) < 2:
+        raise NotRunError("a single reward of help")
     finished = [name for name in variants if run.measured(name, images, bit) is not None]
     if len(finished) < len(variants):
         missing = next(name for name in variants if name not in finished)

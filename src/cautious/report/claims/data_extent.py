@@ -212,6 +212,8 @@ def _cells(run: ImageRun) -> Iterator[DrawsCell]:
     for table, regime in TABLES.items():
         for quantity, row in paper_table(table).cells[GROUP].items():
             for column, printed in row.items():
+                if column not in (*run.levels, "optim"):
+                    continue
                 draws = percent_of_draws(run, regime, quantity, column)
                 if len(draws):
                     name = f"{REGIMES[regime]}, {quantity}, {column}"
@@ -238,6 +240,8 @@ def _other_extents(whole: ImageRun) -> tuple[int, int]:
                 raise NotRunError(f"{percent} % of the digits is missing")
             for quantity, row in paper.cells[f"{percent} %"].items():
                 for column, printed in row.items():
+                    if column not in (*whole.levels, "optim"):
+                        continue
                     ours = _percent(whole, f"extent-{percent}", regime, quantity, column)
                     apart.append(abs(ours - printed.mean))
     return len(apart), sum(each > POINTS for each in apart)

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from cautious.report.claims.base import Claim, Finding, index_order, listed, more_reward_more_help, need, robust, within
+from cautious.report.claims.base import (
+    Claim,
+    Finding,
+    index_order,
+    listed,
+    more_reward_more_help,
+    need,
+    need_ordinary,
+    robust,
+    within,
+)
 from cautious.report.images.image_run import BITS, HELP, INDEX, INDEX_HELP_AS_ZERO, NOVEL, REGIMES, ImageRun
 from cautious.types import Regime
 
@@ -11,6 +21,7 @@ HELP_MAIN = "help-0.05"
 
 def far_more_help(run: ImageRun, images: str) -> Finding:
     """Help available: each robust level (k < N) asks at least three times as often as the last level and optim."""
+    need_ordinary(run.levels)
     measured = need(run, run.main, images, True)
     optim, holds, texts = 100 * measured.optim(HELP), True, []
     for regime, words in REGIMES.items():

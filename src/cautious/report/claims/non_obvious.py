@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from cautious.report.claims.base import Claim, Finding, index_by_regime, index_order, listed, most_robust, need
+import math
+
+from cautious.report.claims.base import (
+    Claim,
+    Finding,
+    NotRunError,
+    index_by_regime,
+    index_order,
+    listed,
+    most_robust,
+    need,
+    need_ordinary,
+)
 from cautious.report.images.image_run import INDEX, REGIMES, ImageRun
 
 
@@ -22,7 +34,8 @@ def optim_beside_levels(run: ImageRun, images: str) -> Finding:
     optim = measured.optim(INDEX)
     highest = max(float(measured.means(regime, INDEX).max()) for regime in REGIMES)
     robust_most = max(
-        float(measured.means(regime, INDEX)[place]) for regime in REGIMES for place in most_robust(run.levels)
+        (float(measured.means(regime, INDEX)[place]) for regime in REGIMES for place in most_robust(run.levels)),
+        default=math.nan,
     )
     return (
         optim >= highest,
@@ -32,8 +45,11 @@ def optim_beside_levels(run: ImageRun, images: str) -> Finding:
 
 def robust_below_the_rest(run: ImageRun, images: str) -> Finding:
     """Each level with k = 1 has a smaller index than both non-robust algorithms, the last level and optim; both regimes."""
+    need_ordinary(run.levels)
     regimes, optim, text = index_by_regime(run, images)
     places = most_robust(run.levels)
+    if not places:
+        raise NotRunError("no level with k = 1 < n")
     return all(levels[place] < min(levels[-1], optim) for levels in regimes for place in places), text
 
 

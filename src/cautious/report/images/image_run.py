@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from cautious.experiments.images.experiment import TEST_SETS, Stage
-from cautious.experiments.images.settings import Setting, image_experiment_at
+from cautious.experiments.images.settings import Setting, image_experiment_at, percent
 from cautious.experiments.store import Store
 from cautious.types import Regime
 from cautious.worlds.data.sources import complete_size
@@ -130,7 +131,7 @@ class ImageRun:
         settings = self.settings["variants"][variant]
         if self.task.name == "data-extent":
             draw = f", draw {variant.rsplit('-', 1)[1]}" if self.setting is Setting.DRAWS else ""
-            return f"{round(100 * settings['fraction'])} % of the digits{draw}"
+            return f"{percent(settings['fraction'])} % of the digits{draw}"
         return "" if settings["help_reward"] is None else f"help pays {settings['help_reward']:g}"
 
     def stage(self, variant: str, images: str, bit: bool | None = None, study: str = "behaviour") -> str:
@@ -160,16 +161,41 @@ class ImageRun:
         """How many images of a set such as "digits, train" the run used."""
         return int(self.settings["data"][data].split()[0])
 
+    def unlike_paper(self, *variants: str) -> str:
+        """In what these ensembles (all, if none is named) differ from the paper's, in a few words; empty if in nothing."""
+        experiment = image_experiment_at(self.task.name, "paper", setting=self.setting)
+        wanted = {variant["name"]: variant for variant in map(asdict, experiment.variants)}
+        for name in variants or self.variants:
+            if name not in self.variants or name not in wanted:
+                return f"without {name}" if name not in self.variants else f"with {name}, which the paper lacks"
+            own, printed = self.settings["variants"][name], wanted[name]
+            trained_on = ("help_reward", "fraction", "noise", "unit")
+            if any(own.get(part, RewardUnit.AS_PRINTED) != printed[part] for part in trained_on):
+                return f"with other rewards or digits for {name} than the paper's"
+            training = own["training"]
+            if any(training[part] != printed["training"][part] for part in training if part != "seed"):
+                return self._sizes(variants)
+        if self.levels != list(experiment.levels):
+            return f"with other levels than the paper's {', '.join(experiment.levels)}"
+        if any(self.num_images(images) != count for images, count in PAPER_SETS.items()):
+            return self._sizes(variants)
+        ours, paper = ((each["num_iterations"], each["num_runs"]) for each in (self.settings, experiment.as_settings()))
+        return (
+            ""
+            if ours == paper
+            else f"at {ours[0]} iterations and {ours[1]} runs (the paper: {paper[0]} and {paper[1]})"
+        )
+
+    def _sizes(self, variants: Sequence[str]) -> str:
+        models, digits = (
+            min(self.num_models(name) for name in variants or self.variants),
+            self.num_images("digits, train"),
+        )
+        return f"at {models:,} models and {digits:,} digits (the paper: {PAPER_MODELS:,} and {PAPER_DIGITS:,})"
+
     def has_paper_sizes(self, *variants: str) -> bool:
         """Whether these ensembles (all, if none is named) are trained, solved and judged at the paper's sizes."""
-        experiment = image_experiment_at(self.task.name, "paper", setting=self.setting)
-        wanted = {variant.name: variant for variant in experiment.variants}
-        for name in variants or self.variants:
-            training, paper = self.settings["variants"][name]["training"], asdict(wanted[name].training)
-            if any(training[part] != paper[part] for part in paper if part != "seed"):
-                return False
-        runs = (self.settings["num_iterations"], self.settings["num_runs"]) == (100, 10)
-        return runs and all(self.num_images(images) == count for images, count in PAPER_SETS.items())
+        return not self.unlike_paper(*variants)
 
 
 def as_tensor(values: Any) -> Tensor:

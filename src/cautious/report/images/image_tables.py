@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from cautious.experiments.images.settings import Setting
+from cautious.experiments.images.settings import Setting, percent
 from cautious.experiments.store import Store
 from cautious.report.claims.base import ClaimResult, help_percent
 from cautious.report.claims.data_extent import (
@@ -94,15 +94,18 @@ def settings_table(run: ImageRun) -> Table:
     """Batch size and epochs of each ensemble, ours and the paper's."""
     rows = []
     for name, variant in run.settings["variants"].items():
-        paper = paper_training()[f"{round(100 * variant['fraction'])} %"]
+        paper = paper_training().get(f"{percent(variant['fraction'])} %")
+        batch_size, num_epochs = (
+            (ABSENT, ABSENT) if paper is None else (f"{paper.batch_size:,}", f"{paper.num_epochs:,}")
+        )
         training = variant["training"]
         rows.append(
             (
                 name,
-                f"{round(100 * variant['fraction'])} % of {run.num_images('digits, train'):,}",
+                f"{percent(variant['fraction'])} % of {run.num_images('digits, train'):,}",
                 f"{training['num_models']:,} (2,000)",
-                f"{training['batch_size']:,} ({paper.batch_size:,})",
-                f"{training['num_epochs']:,} ({paper.num_epochs:,})",
+                f"{training['batch_size']:,} ({batch_size})",
+                f"{training['num_epochs']:,} ({num_epochs})",
             )
         )
     header = ("ensemble", "digits", "models", "batch size", "epochs")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -38,8 +40,11 @@ INDEX_AXIS = "mean action index"
 
 
 def colours_of(levels: Sequence[str]) -> dict[str, str]:
-    """Level -> colour; more levels than the paper's four reuse them."""
-    return {level: LEVEL_COLOURS[place % len(LEVEL_COLOURS)] for place, level in enumerate(levels)}
+    """Level -> colour; more levels than the paper's four are shades from dark (cautious) to bright."""
+    if len(levels) <= len(LEVEL_COLOURS):
+        return dict(zip(levels, LEVEL_COLOURS, strict=False))
+    shades = matplotlib.colormaps["viridis"](np.linspace(0, 0.9, len(levels)))
+    return {level: to_hex(shade) for level, shade in zip(levels, shades, strict=True)}
 
 
 def level_legend(figure: Figure, levels: Sequence[str], optim: bool = True) -> None:
