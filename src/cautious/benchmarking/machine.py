@@ -114,15 +114,15 @@ SCALES = ("smoke", "small", "paper")
 
 def estimates(rates: Rates, device: torch.device, tell: Progress | None = None) -> dict[str, dict[str, float]]:
     """About how many seconds each task takes at each scale."""
-    found: dict[str, dict[str, float]] = {task: {} for task in TASKS}
+    seconds: dict[str, dict[str, float]] = {task: {} for task in TASKS}
     for number, (task, scale) in enumerate(itertools.product(TASKS, SCALES)):
         if tell is not None:
             tell(number, len(TASKS) * len(SCALES))
         if task == "driving":
-            found[task][scale] = driving_seconds(experiment_at(scale), rates)
+            seconds[task][scale] = driving_seconds(experiment_at(scale), rates)
         else:
-            found[task][scale] = image_seconds(image_experiment_at(task, scale), rates, device)
-    return found
+            seconds[task][scale] = image_seconds(image_experiment_at(task, scale), rates, device)
+    return seconds
 
 
 class Machine(NamedTuple):

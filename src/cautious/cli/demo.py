@@ -23,7 +23,7 @@ class Demo:
     """
 
     seed: int = 0
-    """Starts every random draw."""
+    """Seed of every random draw."""
     out: Path = Path("demo")
     """Folder of the run and its report; a second call with the same folder resumes the run."""
     courier: bool = False

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class Reproduce:
     """Run one of the paper's experiments and judge its claims.
 
-    After an interruption, the same command resumes the run. At scale "paper" the exit status is 1 if a claim is not reproduced;
+    A claim is a statement of the paper about the experiment, with a rule by which it counts as reproduced; the command prints a
+    ledger of them and writes a report. After an interruption, the same command resumes the run. At scale "paper" the exit status is 1 if a claim is not reproduced;
     smaller scales print the same ledger but never fail, and at "smoke" the verdicts are meaningless. Letters are used if they
     are available (see 'cautious data'); otherwise everything about letters is skipped.
 
@@ -46,7 +47,7 @@ class Reproduce:
     data: Path | None = None
     """Folder with image data; default: the images in the package. Driving needs none."""
     seed: int = 0
-    """Starts every random draw."""
+    """Seed of every random draw."""
     device: str = "auto"
     """Where to train: auto, cpu or cuda."""
     out: Path | None = None

@@ -36,12 +36,12 @@ class TextTable(NamedTuple):
     def column(self, name: str) -> list[str]:
         """The cells below a heading."""
         self.check_column(name)
-        place = self.header.index(name)
-        return [row[place] for row in self.rows]
+        index = self.header.index(name)
+        return [row[index] for row in self.rows]
 
     def numbers(self, name: str, *, gaps: bool = False) -> list[float]:
         """The cells below a heading as finite numbers; with `gaps`, NaN where nothing is."""
-        found = []
+        values = []
         for row, cell in enumerate(self.column(name)):
             value = math.nan if gaps and cell.lower() in NOT_TRIED else as_cell_number(cell)
             if value is None:
@@ -49,8 +49,8 @@ class TextTable(NamedTuple):
                 raise BadFileError(
                     f"{self.places[row]}: column {name!r} {what}. Fill in a number, or leave the row out."
                 )
-            found.append(value)
-        return found
+            values.append(value)
+        return values
 
 
 def read_table(path: Path | str) -> TextTable:

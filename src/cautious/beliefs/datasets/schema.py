@@ -48,13 +48,13 @@ class OutcomeColumns:
     @classmethod
     def of_training(cls, belief: RewardEnsemble) -> OutcomeColumns:
         """The columns of the table that a belief was trained on."""
-        found = belief.settings.get(OUTCOME_KEPT_AS)
-        if not isinstance(found, dict):
+        outcome = belief.settings.get(OUTCOME_KEPT_AS)
+        if not isinstance(outcome, dict):
             raise InvalidInputError(
                 "belief: it does not record which columns of its table were actions and rewards; train it again, or pass "
                 "familiar rows that it was not trained on."
             )
-        return cls(found.get("action"), found.get("reward"), tuple(found.get("rewards") or ()))
+        return cls(outcome.get("action"), outcome.get("reward"), tuple(outcome.get("rewards") or ()))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -64,8 +64,8 @@ class OutcomeColumns:
     def of(self, table: TextTable) -> tuple[tuple[str, ...], Tensor]:
         """The actions' names, and what each paid in each row, [S, A], NaN where it was not tried."""
         if self.rewards:
-            paid = [table.numbers(name, gaps=True) for name in self.rewards]
-            return self.rewards, torch.tensor(paid, dtype=torch.float64).T.contiguous()
+            columns = [table.numbers(name, gaps=True) for name in self.rewards]
+            return self.rewards, torch.tensor(columns, dtype=torch.float64).T.contiguous()
         done, earned = table.column(str(self.action)), table.numbers(str(self.reward))
         for place, cell in zip(table.places, done, strict=True):
             if cell.lower() in NOT_TRIED:
