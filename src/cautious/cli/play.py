@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class Play:
     """Open the playground in a browser: choose a level between ordinary and cautious, and see how decisions change.
 
-    The page has three tabs: draw an image and see what each policy does with it; watch a cautious and an ordinary car drive; make
-    a small table by clicking and train on it. The page computes everything itself. Its server accepts connections from this
-    machine only; Ctrl-C stops it.
+    The page has three tabs: draw an image and see what each policy does with it; watch a cautious and an ordinary car drive;
+    make a small table by clicking and train on it. The page computes everything itself. Its server accepts connections from
+    this machine only; Ctrl-C stops it.
 
     Example: cautious play
     """

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 class Reproduce:
     """Run one of the paper's experiments and judge its claims.
 
-    A claim is a statement of the paper about the experiment, with a rule by which it counts as reproduced; the command prints a
-    ledger of them and writes a report. After an interruption, the same command resumes the run. At scale "paper" the exit status is 1 if a claim is not reproduced;
-    smaller scales print the same ledger but never fail, and at "smoke" the verdicts are meaningless. Letters are used if they
-    are available (see 'cautious data'); otherwise everything about letters is skipped.
+    A claim is a statement of the paper about the experiment, with a rule by which it counts as reproduced; the command prints
+    a ledger of them and writes a report. After an interruption, the same command resumes the run. At scale "paper" the exit
+    status is 1 if a claim is not reproduced; smaller scales print the same ledger but never fail, and at "smoke" the verdicts
+    are meaningless. Letters are used if they are available (see 'cautious data'); otherwise all about letters is skipped.
 
     With --engine ray all machines of a Ray cluster share the work; the result is the same.
 
