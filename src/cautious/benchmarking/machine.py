@@ -12,8 +12,8 @@ from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.networks.image import ImageNetwork
 from cautious.benchmarking import measures
 from cautious.benchmarking.measures import Comparison, seconds
-from cautious.experiments.driving.experiment import DrivingExperiment, experiment_at
-from cautious.experiments.images.experiment import available_sets, behaviour_study, dial_study, model_study
+from cautious.experiments.driving.driving_experiment import DrivingExperiment, experiment_at
+from cautious.experiments.images.image_experiment import available_sets, behaviour_study, dial_study, model_study
 from cautious.experiments.images.settings import ImageExperiment, image_experiment_at
 from cautious.progress import Progress, TitledProgress, titled
 from cautious.solvers.solve import solve_mdp

@@ -126,7 +126,7 @@ class Calibrate:
 
 def load_training_data(belief: Path, data: Sequence[Path]) -> tuple[RewardEnsemble, Tensor, Tensor]:
     """A belief and its training data from the user's files: states [S, ...], rewards [S, A]."""
-    from cautious.beliefs.datasets.arrays import load_dataset
+    from cautious.beliefs.datasets.array_files import load_dataset
     from cautious.beliefs.datasets.csv import are_tables, read_tables
     from cautious.beliefs.datasets.schema import OutcomeColumns, TableSchema
     from cautious.cli.inputs import load_belief

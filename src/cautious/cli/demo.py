@@ -57,7 +57,7 @@ class Demo:
     def _show_driving(self) -> None:
         from cautious.cli.console import console, progress_bars, say
         from cautious.cli.report import result_table
-        from cautious.experiments.driving.experiment import experiment_at, run_driving, stage_name
+        from cautious.experiments.driving.driving_experiment import experiment_at, run_driving, stage_name
         from cautious.report.driving.driving_report import dial_table
         from cautious.report.html import write_report
 

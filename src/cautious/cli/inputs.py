@@ -37,7 +37,7 @@ def load_belief(belief: Path) -> RewardEnsemble:
 
 def load_decision_inputs(belief: Path, states: Path) -> DecisionInputs:
     """Load both; prints a warning if a table has values that the training data had not."""
-    from cautious.beliefs.datasets.arrays import load_states
+    from cautious.beliefs.datasets.array_files import load_states
     from cautious.beliefs.datasets.csv import are_tables, read_table
     from cautious.beliefs.datasets.schema import TableSchema
     from cautious.cli.console import plural, say

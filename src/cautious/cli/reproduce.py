@@ -124,8 +124,8 @@ class Reproduce:
         self, seed: int, folder: Path, progress: TitledProgress, *, device: torch.device, executor: Executor
     ) -> Store:
         from cautious.errors import InvalidInputError
-        from cautious.experiments.driving.experiment import experiment_at, run_driving
-        from cautious.experiments.images.experiment import run_images
+        from cautious.experiments.driving.driving_experiment import experiment_at, run_driving
+        from cautious.experiments.images.image_experiment import run_images
         from cautious.experiments.images.settings import image_experiment_at
 
         options: dict[str, Any] = {"device": device, "progress": progress, "executor": executor}

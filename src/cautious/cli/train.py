@@ -133,7 +133,7 @@ class Train:
 
     def _dataset(self) -> tuple[TableSchema | None, Tensor, Tensor]:
         """The schema if the data are a table, states [S, ...] and rewards [S, A]."""
-        from cautious.beliefs.datasets.arrays import load_dataset
+        from cautious.beliefs.datasets.array_files import load_dataset
         from cautious.beliefs.datasets.csv import are_tables, read_tables
         from cautious.beliefs.datasets.schema import OutcomeColumns, TableSchema
         from cautious.cli.console import console

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import torch
 from matplotlib.figure import Figure
 
-from cautious.experiments.driving.experiment import stage_name
+from cautious.experiments.driving.driving_experiment import stage_name
 from cautious.experiments.store import Store
-from cautious.report.claims.base import NotRunError, differences, trained_on
 from cautious.report.claims.data_extent import interval_of_mean, rise_by_draw
+from cautious.report.claims.rules import NotRunError, differences, trained_on
 from cautious.report.images.image_run import HELP, INDEX, ImageRun
 from cautious.report.paper import paper_table
 from cautious.report.plotting import COLOURS, grid

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cautious.io.arrays import FORMAT, save_json
-from cautious.report.claims.base import ClaimResult
+from cautious.report.claims.rules import ClaimResult
 
 FILE = "repeats.json"
 

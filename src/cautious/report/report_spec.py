@@ -10,11 +10,11 @@ from cautious.errors import InvalidInputError
 from cautious.experiments.images.settings import Setting
 from cautious.experiments.store import Store
 from cautious.report.claims.ask_for_help import ASK_FOR_HELP
-from cautious.report.claims.base import Claim, ClaimResult, image_cost, levels_off, sampled_values
 from cautious.report.claims.data_extent import DATA_EXTENT, draws_claims
 from cautious.report.claims.driving import driving_ledger
 from cautious.report.claims.help_if_available import HELP_IF_AVAILABLE
 from cautious.report.claims.non_obvious import NON_OBVIOUS
+from cautious.report.claims.rules import Claim, ClaimResult, image_cost, levels_off, sampled_values
 from cautious.report.driving.driving_report import driving_figures, driving_tables
 from cautious.report.images.image_figures import image_figures
 from cautious.report.images.image_run import ImageRun

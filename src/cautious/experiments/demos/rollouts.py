@@ -10,7 +10,7 @@ import torch
 
 from cautious.beliefs.ensemble import DESCRIPTION, RewardEnsemble, shipped_folder
 from cautious.errors import MissingFileError
-from cautious.experiments.driving.experiment import experiment_at, load_or_train_driving
+from cautious.experiments.driving.driving_experiment import experiment_at, load_or_train_driving
 from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
 from cautious.progress import TitledProgress, titled

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cautious.report.claims.base import (
+from cautious.report.claims.rules import (
     NUMBERS,
     Claim,
     NotRunError,

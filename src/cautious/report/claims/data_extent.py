@@ -13,7 +13,7 @@ import scipy.stats
 import torch
 from torch import Tensor
 
-from cautious.report.claims.base import Claim, ClaimResult, NotRunError, RuleResult, help_percent, within
+from cautious.report.claims.rules import Claim, ClaimResult, NotRunError, RuleResult, help_percent, within
 from cautious.report.images.image_run import NOVEL, REGIMES, ImageRun, TableRow, our_cells
 from cautious.report.paper import PaperTable, paper_table
 from cautious.types import Regime

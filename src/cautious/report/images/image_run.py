@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cautious.experiments.images.experiment import TEST_SETS, Stage
+from cautious.experiments.images.image_experiment import TEST_SETS, Stage
 from cautious.experiments.images.settings import Setting, image_experiment_at
 from cautious.experiments.store import Store
 from cautious.types import Regime

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from cautious.experiments.images.settings import Setting
 from cautious.experiments.store import Store
-from cautious.report.claims.base import ClaimResult, help_percent
 from cautious.report.claims.data_extent import (
     GROUP,
     TABLES,
@@ -18,6 +17,7 @@ from cautious.report.claims.data_extent import (
     interval_of_mean,
     percent_of_draws,
 )
+from cautious.report.claims.rules import ClaimResult, help_percent
 from cautious.report.images.image_run import (
     HELP,
     INDEX,
