@@ -17,7 +17,7 @@ from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.networks.image import ImageNetwork
 from cautious.benchmarking.measures import image_training
 from cautious.benchmarking.plain import plain_image_seconds
-from cautious.experiments.images.experiment import ImageStageInputs, Stage, run_stage
+from cautious.experiments.images.image_experiment import ImageStageInputs, Stage, run_stage
 from cautious.experiments.images.settings import image_experiment_at
 from cautious.worlds.data import ImageSet
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from cautious import CautiousPolicy, RewardEnsemble, TabularMDP, fit_ensemble
-from cautious.beliefs.datasets.arrays import load_dataset
+from cautious.beliefs.datasets.array_files import load_dataset
 from cautious.beliefs.datasets.csv import read_table
 from cautious.beliefs.datasets.schema import OutcomeColumns, TableSchema
 from cautious.beliefs.networks.driving import NUM_PARAMETERS, DrivingNetwork

@@ -12,7 +12,7 @@ from cautious.cli.main import main
 from cautious.errors import InvalidInputError
 from cautious.experiments import load_run
 from cautious.experiments.changes import changed, known_settings, parse_changes
-from cautious.experiments.driving.experiment import experiment_at, run_driving, stage_name
+from cautious.experiments.driving.driving_experiment import experiment_at, run_driving, stage_name
 from cautious.experiments.images.settings import image_experiment_at
 from cautious.experiments.run_frames import Row
 from cautious.experiments.store import Store

@@ -25,7 +25,7 @@ from cautious.beliefs.training.problems import DrivingTrainingProblem, ImageTrai
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import ClusterError, ClusterWarning, InvalidInputError
 from cautious.experiments.executors.ray_executor import rounding_fingerprint
-from cautious.experiments.images.experiment import run_images
+from cautious.experiments.images.image_experiment import run_images
 from cautious.experiments.images.settings import image_experiment_at
 from cautious.experiments.store import Store
 from cautious.worlds.driving import driving_world

@@ -16,8 +16,8 @@ from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 from cautious.evaluation.driving_safety import safety_statistics
 from cautious.experiments.demos import first_decisions
 from cautious.experiments.demos.rollouts import drive_both, sample_drive, trained_belief
-from cautious.experiments.driving import experiment as driving
-from cautious.experiments.driving.experiment import SCALES, experiment_at, run_driving
+from cautious.experiments.driving import driving_experiment as driving
+from cautious.experiments.driving.driving_experiment import SCALES, experiment_at, run_driving
 from cautious.experiments.executors import executor
 from cautious.experiments.store import Store
 from cautious.ops.regret import uniform_policy

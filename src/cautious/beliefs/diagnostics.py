@@ -111,12 +111,14 @@ class Diagnosis:
         return {name: part for name, part in asdict(self).items() if not isinstance(part, float) or math.isfinite(part)}
 
     @classmethod
-    def read(cls, found: Any) -> Diagnosis | None:
+    def read(cls, described: Any) -> Diagnosis | None:
         """What `describe` wrote; None where a file has none; `InvalidInputError` where it is something else."""
-        if found is None:
+        if described is None:
             return None
         try:
-            values = {part.name: found.get(part.name, math.nan if part.type == "float" else ()) for part in fields(cls)}
+            values = {
+                part.name: described.get(part.name, math.nan if part.type == "float" else ()) for part in fields(cls)
+            }
             for name, value in values.items():
                 values[name] = {"concerns": _texts, "departures": _rows}.get(name, _number)(value)
             return cls(**values)
@@ -161,11 +163,11 @@ def diagnose(
         unfamiliar: On `unfamiliar_states`, [M, U, A]; what is not finite does not count.
         responses: What a cautious policy does on made-up rows, by kind (`probe_novelty`).
     """
-    predicted, paid = rewards.double(), targets.double()
-    known = ~paid.isnan()
-    errors = (predicted.mean(dim=0) - paid)[known]
-    member = (predicted - paid)[:, known]
-    centred = paid - paid.nanmean(dim=0).nan_to_num()
+    predicted, known_rewards = rewards.double(), targets.double()
+    known = ~known_rewards.isnan()
+    errors = (predicted.mean(dim=0) - known_rewards)[known]
+    member = (predicted - known_rewards)[:, known]
+    centred = known_rewards - known_rewards.nanmean(dim=0).nan_to_num()
     deviation = _root_mean_square(centred[known])
     familiar = float(predicted.std(dim=0, correction=0)[known].mean())
     spread = unfamiliar.double().std(dim=0, correction=0)
@@ -178,7 +180,7 @@ def diagnose(
             f"always predicting each action's mean reward is {deviation:.3g}. Train longer, or give them more data; if the "
             "rewards are very noisy, no model could do better."
         )
-    scale = deviation or _root_mean_square(paid[known])
+    scale = deviation or _root_mean_square(known_rewards[known])
     if familiar < NARROW * scale and elsewhere < NARROW * scale:
         concerns.append(
             f"the models agree everywhere: they differ by {familiar:.2g} on familiar states and by {elsewhere:.2g} on made-up "
@@ -197,7 +199,7 @@ def diagnose(
         ]
         concerns += [_blind("to a kind of novelty", [kind]) for kind in unnoticed if kind.name != INSIDE]
     return Diagnosis(
-        len(paid),
+        len(known_rewards),
         error,
         _root_mean_square(member),
         familiar,
@@ -228,14 +230,14 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _texts(found: Any) -> tuple[str, ...]:
-    if isinstance(found, str) or not all(isinstance(text, str) for text in found):
-        raise TypeError(found)
-    return tuple(found)
+def _texts(described: Any) -> tuple[str, ...]:
+    if isinstance(described, str) or not all(isinstance(text, str) for text in described):
+        raise TypeError(described)
+    return tuple(described)
 
 
-def _rows(found: Any) -> tuple[tuple[str, float, int], ...]:
-    return tuple((str(name), float(share), int(rows)) for name, share, rows in found)
+def _rows(described: Any) -> tuple[tuple[str, float, int], ...]:
+    return tuple((str(name), float(share), int(rows)) for name, share, rows in described)
 
 
 def _root_mean_square(values: Tensor) -> float:

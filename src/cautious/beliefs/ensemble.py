@@ -152,9 +152,9 @@ class RewardEnsemble:
 
     def to(self, device: torch.device | str) -> RewardEnsemble:
         """The same models on `device`."""
-        place = as_device(device)
-        moved = self.parameters.to(place), self.losses.to(place)
-        prior = None if self.prior is None else self.prior.to(place)
+        target = as_device(device)
+        moved = self.parameters.to(target), self.losses.to(target)
+        prior = None if self.prior is None else self.prior.to(target)
         return self._with_held_out_results(RewardEnsemble(self.network, *moved, self.settings, self._states, prior))
 
     @single_threaded
@@ -356,16 +356,22 @@ class RewardEnsemble:
         """
         folder = shipped_folder(folder)
         path = folder / DESCRIPTION
-        found = load_json(path)
-        if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("settings"), dict):
+        described = load_json(path)
+        if (
+            not isinstance(described, dict)
+            or described.get("format") != FORMAT
+            or not isinstance(described.get("settings"), dict)
+        ):
             raise BadFileError(f"{path}: not an ensemble that this version reads (format {FORMAT}, with settings).")
-        architecture = restored(found, path, network)
-        parameters, losses = _load_models(folder, found, architecture.num_parameters)
+        architecture = restored(described, path, network)
+        parameters, losses = _load_models(folder, described, architecture.num_parameters)
         sizes = len(parameters), math.prod(architecture.state_shape), architecture.num_actions
-        belief = cls(architecture, parameters, losses, found["settings"], prior=_load_prior(folder, found, sizes))
+        belief = cls(
+            architecture, parameters, losses, described["settings"], prior=_load_prior(folder, described, sizes)
+        )
         try:
-            belief.diagnosis = Diagnosis.read(found.get("diagnosis"))
-            belief.familiar = FamiliarSpread.read(found.get("familiar"))
+            belief.diagnosis = Diagnosis.read(described.get("diagnosis"))
+            belief.familiar = FamiliarSpread.read(described.get("familiar"))
         except InvalidInputError as error:
             raise BadFileError(f"{path}: {error}") from None
         return belief
@@ -389,14 +395,14 @@ def _load_models(folder: Path, described: Mapping[str, Any], num_parameters: int
 
 def _load_prior(folder: Path, described: Mapping[str, Any], sizes: tuple[int, int, int]) -> Prior | None:
     """The prior for `sizes` (M, F, A); None where the models have none."""
-    found = described.get("prior")
-    if found is None:
+    prior = described.get("prior")
+    if prior is None:
         return None
-    if not isinstance(found, dict) or not 0 <= as_number(found.get("width")) < math.inf:
+    if not isinstance(prior, dict) or not 0 <= as_number(prior.get("width")) < math.inf:
         raise BadFileError(f"{folder / DESCRIPTION}: prior must be a width, zero or larger.")
     name = name_in(described, PRIOR)
     return Prior.read(
-        float(found["width"]), load_tensors(folder / name, recorded_checksum(described, name)), sizes, folder / name
+        float(prior["width"]), load_tensors(folder / name, recorded_checksum(described, name)), sizes, folder / name
     )
 
 

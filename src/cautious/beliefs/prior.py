@@ -248,9 +248,9 @@ def _nearest(distances: Tensor, tried: Tensor) -> tuple[Tensor, Tensor]:
     means, numbers = [], []
     for pattern in patterns:
         rows = pattern.nonzero().flatten()
-        found = distances[:, rows].topk(min(NEIGHBOURS, len(rows)), dim=1, largest=False)
-        means.append(found.values.mean(dim=1))
-        numbers.append(rows[found.indices[:, torch.arange(NEIGHBOURS) % found.indices.shape[1]]])
+        nearest = distances[:, rows].topk(min(NEIGHBOURS, len(rows)), dim=1, largest=False)
+        means.append(nearest.values.mean(dim=1))
+        numbers.append(rows[nearest.indices[:, torch.arange(NEIGHBOURS) % nearest.indices.shape[1]]])
     return torch.stack(means, dim=1)[:, place], torch.stack(numbers, dim=2)[..., place]
 
 

@@ -134,7 +134,7 @@ def load_training_data(belief: Path, data: Sequence[Path]) -> tuple[RewardEnsemb
     import numpy as np
     import torch
 
-    from cautious.beliefs.datasets.arrays import load_dataset
+    from cautious.beliefs.datasets.array_files import load_dataset
     from cautious.beliefs.datasets.files import are_tables, read_tables
     from cautious.beliefs.datasets.learn_table import select
     from cautious.beliefs.datasets.schema import OutcomeColumns, TableSchema, bad_rows

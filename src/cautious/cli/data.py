@@ -59,10 +59,10 @@ class Data:
     def _show(self) -> None:
         from cautious.cli.console import console, say
         from cautious.worlds.data import find_images
-        from cautious.worlds.data.find import places
+        from cautious.worlds.data.find import data_folders
 
         console.print(_sets_table([line for line in find_images(self.data) if line.name in self.names]))
-        say(f"searched in this order: {'; '.join(map(str, places(self.data)))}")
+        say(f"searched in this order: {'; '.join(map(str, data_folders(self.data)))}")
         say("download complete sets: cautious data fetch [digits] [fashion] [letters]")
 
     def _fetch(self) -> None:

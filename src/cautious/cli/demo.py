@@ -24,7 +24,7 @@ class Demo:
     """
 
     seed: int = 0
-    """Starts every random draw."""
+    """Seed of every random draw."""
     out: Path = Path("demo")
     """Folder of the run and its report; a second call with the same folder resumes the run."""
     train: bool = False
@@ -62,7 +62,12 @@ class Demo:
         from cautious.cli.console import console, progress_bars, say
         from cautious.cli.report import result_table
         from cautious.experiments.demos.first_decisions import save_first_decisions
-        from cautious.experiments.driving.experiment import experiment_at, packaged_experiment, run_driving, stage_name
+        from cautious.experiments.driving.driving_experiment import (
+            experiment_at,
+            packaged_experiment,
+            run_driving,
+            stage_name,
+        )
         from cautious.report.driving.driving_report import dial_table
         from cautious.report.html import write_report
 

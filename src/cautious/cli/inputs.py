@@ -42,7 +42,7 @@ def load_decision_inputs(belief: Path, states: Path) -> DecisionInputs:
     """Load both; prints a warning if a table has values that the training data had not."""
     from dataclasses import replace
 
-    from cautious.beliefs.datasets.arrays import load_states
+    from cautious.beliefs.datasets.array_files import load_states
     from cautious.beliefs.datasets.files import are_tables, read_tables
     from cautious.beliefs.datasets.schema import TableSchema
     from cautious.cli.console import plural, say

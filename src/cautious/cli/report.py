@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from cautious.experiments.store import Store
-    from cautious.report.claims.base import ClaimResult
+    from cautious.report.claims.rules import ClaimResult
     from cautious.report.tables import Table as ReportTable
 
 

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 class Reproduce:
     """Run one of the paper's experiments and judge its claims.
 
-    After an interruption, the same command resumes the run. At scale "paper" the exit status is 1 if a claim is not reproduced;
-    smaller scales print the same ledger but never fail, and at "smoke" the verdicts are meaningless. Letters are used if they
-    are available (see 'cautious data'); otherwise everything about letters is skipped.
+    A claim is a statement of the paper about the experiment, with a rule by which it counts as reproduced; the command prints
+    a ledger of them and writes a report. After an interruption, the same command resumes the run. At scale "paper" the exit
+    status is 1 if a claim is not reproduced; smaller scales print the same ledger but never fail, and at "smoke" the verdicts
+    are meaningless. Letters are used if they are available (see 'cautious data'); otherwise all about letters is skipped.
 
     With --engine ray all machines of a Ray cluster share the work; the result is the same.
 
@@ -49,7 +50,7 @@ class Reproduce:
     data: Path | None = None
     """Folder with image data; default: the images in the package. Driving needs none."""
     seed: int = 0
-    """Starts every random draw."""
+    """Seed of every random draw."""
     device: str = "auto"
     """Where to train: auto, cpu or cuda."""
     out: Path | None = None
@@ -132,7 +133,7 @@ class Reproduce:
         """What to run from a seed."""
         from cautious.errors import InvalidInputError
         from cautious.experiments.changes import changed, check_setting
-        from cautious.experiments.driving.experiment import experiment_at
+        from cautious.experiments.driving.driving_experiment import experiment_at
         from cautious.experiments.images.settings import image_experiment_at
 
         if self.task != "driving":
@@ -154,8 +155,8 @@ class Reproduce:
         device: torch.device,
         executor: Executor,
     ) -> Store:
-        from cautious.experiments.driving.experiment import DrivingExperiment, run_driving
-        from cautious.experiments.images.experiment import run_images
+        from cautious.experiments.driving.driving_experiment import DrivingExperiment, run_driving
+        from cautious.experiments.images.image_experiment import run_images
 
         experiment = self._experiment(seed, changes)
         options: dict[str, Any] = {"device": device, "progress": progress, "executor": executor}

@@ -115,7 +115,7 @@ class Solve:
     """More iterations reduce the gap of the certificate. Default: 1,000; where CautiousPolicy decides, as many as each state
     needs to be certified, at most 300."""
     seed: int = 0
-    """Seed of the shuffles of queue sampling."""
+    """Seed of every random draw: the shuffles of queue sampling."""
     out: Path = Path("solution")
     """Folder for policy.safetensors (the best policy; the last iterate and the average unless CautiousPolicy decides; per state
     the action, its caution and the ordinary policy), certificate.json and, for a table, decisions.csv: its rows with the

@@ -137,7 +137,7 @@ class Train:
 
     def _dataset(self) -> tuple[TableSchema | None, Tensor, Tensor]:
         """The schema if the data are a table, states [S, ...] and rewards [S, A]."""
-        from cautious.beliefs.datasets.arrays import load_dataset
+        from cautious.beliefs.datasets.array_files import load_dataset
         from cautious.beliefs.datasets.files import are_tables, read_tables
         from cautious.beliefs.datasets.learn_table import Missing, learn_log
         from cautious.beliefs.datasets.schema import OutcomeColumns

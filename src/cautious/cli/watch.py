@@ -36,7 +36,7 @@ class Watch:
     steps: int = 60
     """Number of steps to drive."""
     seed: int = 0
-    """Seed of the obstacles; both cars meet the same ones."""
+    """Seed of every random draw: the obstacles, which are the same for both cars."""
     fps: float = 4.0
     """Frames per second."""
     belief: Path = Path("driving")

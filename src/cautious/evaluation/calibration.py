@@ -26,8 +26,8 @@ from cautious.ops.rates import (
     average_bound,
     binomial_p_value,
     binomial_upper_bound,
+    mean_upper_bound,
     smallest_rate,
-    upper_bound,
 )
 from cautious.ops.risk import KofN
 from cautious.policy.bad_rows import read_states
@@ -133,20 +133,20 @@ def calibrate(
         `Calibration`. What is given stays as it is: the policy to use is ``CautiousPolicy(belief, found.level)``, the rule
         ``FallbackRule(belief, action, threshold=found.threshold)``.
     """
-    own = _as_policy(policy)
+    checked = _as_policy(policy)
     for name, value in (("at_most", at_most), ("confidence", confidence)):
         if not 0 < as_number(value) < 1:
             raise InvalidInputError(f"{name}={value!r} must be between 0 and 1, both excluded.")
     kind, promise = parse_choice(Measure, measure, "measure"), parse_choice(Guarantee, guarantee, "guarantee")
     report = as_progress(progress, "calibrating")
-    familiar_states, rewards = _by_name(own, familiar_states, rewards)
-    if isinstance(own, FallbackRule):
+    familiar_states, rewards = _by_name(checked, familiar_states, rewards)
+    if isinstance(checked, FallbackRule):
         if kind != Measure.DECISIONS:
             raise InvalidInputError(f"measure={measure!r}: a FallbackRule has decisions only; leave it out.")
-        scores = on_fresh_states(partial(_scores, own), own.policy, familiar_states, rewards, folds, report)
-        return _calibrated_rule(own, scores, at_most, confidence, promise)
-    losses = on_fresh_states(partial(_losses, kind), own, familiar_states, rewards, folds, report)
-    return _calibrated_level(own.level.n, losses, at_most, confidence, kind, promise)
+        scores = on_fresh_states(partial(_scores, checked), checked.policy, familiar_states, rewards, folds, report)
+        return _calibrated_rule(checked, scores, at_most, confidence, promise)
+    losses = on_fresh_states(partial(_losses, kind), checked, familiar_states, rewards, folds, report)
+    return _calibrated_level(checked.level.n, losses, at_most, confidence, kind, promise)
 
 
 def _as_policy(policy: Any) -> CautiousPolicy | FallbackRule:
@@ -215,7 +215,7 @@ def _calibrated_level(
     elif measure == Measure.DECISIONS:
         shown, bounded = partial(_exact_p_value, rate=at_most), partial(_exact_bound, delta=limit)
     else:
-        shown, bounded = partial(above_p_value, threshold=at_most), partial(upper_bound, delta=limit)
+        shown, bounded = partial(above_p_value, threshold=at_most), partial(mean_upper_bound, delta=limit)
     tried, chosen = [], 0
     for number, own in enumerate(losses):
         value = shown(counted[number]) if number else 0.0  # the ordinary level never departs
@@ -355,14 +355,14 @@ def on_fresh_states(
     """
     if rewards is None:
         return decide(policy, states, progress)
-    belief, paid = policy.belief, as_float_tensor(rewards, "rewards")
+    belief, targets = policy.belief, as_float_tensor(rewards, "rewards")
     inputs = torch.as_tensor(states) if images_are_bytes(states) else as_float_tensor(states, "familiar_states")
     if not isinstance(belief, RewardEnsemble):
         raise InvalidInputError(
             "rewards: only a belief made by fit_ensemble can be retrained; omit `rewards`, and pass familiar states that the "
             "belief was not trained on."
         )
-    check_shape(paid, "S A", "rewards", S=len(inputs), A=belief.num_actions)
+    check_shape(targets, "S A", "rewards", S=len(inputs), A=belief.num_actions)
     count = parse_count(folds, "folds", 2)
     if count > len(inputs):
         raise InvalidInputError(f"folds={count} exceeds the {len(inputs)} states there are.")
@@ -370,9 +370,9 @@ def on_fresh_states(
     parts = []
     for fold in range(count):
         rest = torch.from_numpy(np.delete(np.arange(len(inputs)), order[fold::count].numpy()))
-        familiar, left_out = with_needed(~paid.isnan(), rest, order[fold::count])
+        familiar, left_out = with_needed(~targets.isnan(), rest, order[fold::count])
         if len(left_out):  # none: each of these states is the only sample of some action, and so was trained on
-            again = refit(belief, inputs[familiar], paid[familiar])
+            again = refit(belief, inputs[familiar], targets[familiar])
             parts.append(
                 decide(CautiousPolicy.from_description(policy.describe(), again, None), inputs[left_out], None)
             )

@@ -20,7 +20,7 @@ from typing import Any
 
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import InvalidInputError
-from cautious.experiments.driving.experiment import DrivingExperiment
+from cautious.experiments.driving.driving_experiment import DrivingExperiment
 from cautious.experiments.images.settings import (
     VARIED,
     EnsembleVariant,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cautious.experiments.store import Store
 from cautious.io.atomic import atomic_write
-from cautious.report.claims.base import ClaimResult
+from cautious.report.claims.rules import ClaimResult
 from cautious.report.plotting import FigureEntry, save_figure
 from cautious.report.report_spec import ReportSpec, facts_of, report_spec
 from cautious.report.stories import claims_story

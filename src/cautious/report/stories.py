@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from cautious.experiments.demos.first_decisions import STAGE as FIRST
-from cautious.experiments.driving.experiment import stage_name
+from cautious.experiments.driving.driving_experiment import stage_name
 from cautious.experiments.images.settings import Setting
 from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
-from cautious.report.claims.base import ClaimResult
+from cautious.report.claims.rules import ClaimResult
 from cautious.report.images.image_run import HELP, INDEX, ImageRun, Measured
 from cautious.types import Regime
 

@@ -91,12 +91,12 @@ def certify(problem: Problem, policy: Tensor, mixtures: Tensor) -> Certificate:
         Bounds [B], or [B, S] in the single-state regime.
     """
     lower = problem.exact_value(policy)
-    upper = upper_bound(problem.game, mixtures)
+    upper = envelope_bound(problem.game, mixtures)
     gap, estimated = (upper - lower).clamp(min=0), estimate_behind(problem.game)
     return Certificate(lower, upper, gap, problem.batch.levels, estimated)
 
 
-def upper_bound(game: Game, mixtures: Tensor) -> Tensor:
+def envelope_bound(game: Game, mixtures: Tensor) -> Tensor:
     """What no policy's k-of-N value exceeds: the lowest ordinary optimum under W mixtures, [W, B, S, A] -> [B] or [B, S]."""
     return torch.stack([game.best_return(mixture) for mixture in mixtures]).amin(dim=0)
 

@@ -94,8 +94,8 @@ def _links(mdp: TabularMDP) -> scipy.sparse.csr_array:
     """Which states (columns) some action may lead to from each (rows), [S, S]."""
     entries = mdp.dynamics.sparse().tocoo()
     possible = entries.data > 0
-    places = entries.row[possible] // mdp.num_actions, entries.col[possible]
-    return scipy.sparse.csr_array((np.ones(int(possible.sum())), places), shape=(mdp.num_states, mdp.num_states))
+    indices = entries.row[possible] // mdp.num_actions, entries.col[possible]
+    return scipy.sparse.csr_array((np.ones(int(possible.sum())), indices), shape=(mdp.num_states, mdp.num_states))
 
 
 def _leads_to(links: scipy.sparse.csr_array, targets: Tensor) -> Tensor:

@@ -129,9 +129,9 @@ def driving_world(novel: bool = True, appearance_probability: float = 0.5) -> Dr
         )
     world = _build_world(parse_flag(novel, "novel"), probability)
     # What is kept for the next caller must not change with what this one does to its tensors.
-    own = {name: getattr(world, name).clone() for name in ("pairs", "pair_rewards", "every_pair")}
+    copies = {name: getattr(world, name).clone() for name in ("pairs", "pair_rewards", "every_pair")}
     features = {name: values.clone() for name, values in world.features.items()}
-    return replace(world, **own, features=features)
+    return replace(world, **copies, features=features)
 
 
 def _spawn(novel: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -321,14 +321,14 @@ def _checked_rows(matrix: Tensor | scipy.sparse.csr_array, num_actions: int) -> 
     entries = matrix if isinstance(matrix, Tensor) else torch.from_numpy(matrix.data)
     wrong = ~(entries >= 0) | ~torch.isfinite(entries)
     if bool(wrong.any()):
-        place = int(wrong.flatten().to(torch.uint8).argmax())
+        entry = int(wrong.flatten().to(torch.uint8).argmax())
         if isinstance(matrix, Tensor):
-            row, column = divmod(place, matrix.shape[1])
+            row, column = divmod(entry, matrix.shape[1])
         else:
-            row, column = int(np.searchsorted(matrix.indptr, place, side="right")) - 1, int(matrix.indices[place])
+            row, column = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1, int(matrix.indices[entry])
         raise InvalidInputError(
             f"transitions: P(s'={column} | s={row // num_actions}, a={row % num_actions}) is "
-            f"{float(entries.flatten()[place]):g}; probabilities must be finite and 0 or more."
+            f"{float(entries.flatten()[entry]):g}; probabilities must be finite and 0 or more."
         )
     total = (
         matrix.sum(dim=1) if isinstance(matrix, Tensor) else torch.from_numpy(np.asarray(matrix.sum(axis=1)).ravel())

@@ -55,13 +55,13 @@ class OutcomeColumns:
     @classmethod
     def of_training(cls, belief: RewardEnsemble) -> OutcomeColumns:
         """The columns of the table that a belief was trained on."""
-        found = belief.settings.get(OUTCOME_KEPT_AS)
-        if not isinstance(found, dict):
+        outcome = belief.settings.get(OUTCOME_KEPT_AS)
+        if not isinstance(outcome, dict):
             raise InvalidInputError(
                 "belief: it does not record which columns of its table were actions and rewards; train it again, or pass "
                 "familiar rows that it was not trained on."
             )
-        return cls(found.get("action"), found.get("reward"), tuple(found.get("rewards") or ()))
+        return cls(outcome.get("action"), outcome.get("reward"), tuple(outcome.get("rewards") or ()))
 
     @property
     def columns(self) -> tuple[str, ...]:

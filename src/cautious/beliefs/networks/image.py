@@ -130,9 +130,9 @@ class ImageNetwork:
         """Each model's rewards on its own images, and what `backward` needs: [M, P], [M, B, 28, 28] (and bits [M, B])."""
         return forward(self.split(parameters), images, help_available)
 
-    def backward(self, parameters: Tensor, seen: ImageActivations, slope: Tensor) -> Tensor:
+    def backward(self, parameters: Tensor, activations: ImageActivations, slope: Tensor) -> Tensor:
         """Gradient of Σ slope · predictions: slope [M, B, A] -> [M, P]."""
-        gradient = backward(self.split(parameters), seen, slope)
+        gradient = backward(self.split(parameters), activations, slope)
         return torch.cat([gradient[name] for name in self.shapes], dim=1)
 
 

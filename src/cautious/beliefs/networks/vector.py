@@ -151,10 +151,10 @@ class VectorNetwork:
         )
         self.reward_scale = self.units.reward
         """What all rewards are divided by, where they have one unit."""
-        own = self.units.actions
-        self.action_units = None if own is None else torch.tensor(own, dtype=torch.float32).T
+        action_units = self.units.actions
+        self.action_units = None if action_units is None else torch.tensor(action_units, dtype=torch.float32).T
         """Mean and deviation of each action's rewards, [2, A], where each has its own."""
-        rewards_in = self.reward_scale if own is None else own
+        rewards_in = self.reward_scale if action_units is None else action_units
         self.constants = (self._shift, self._scale, torch.tensor(rewards_in, dtype=torch.float64))
         """Numbers beside weights and data that training depends on."""
 
@@ -209,11 +209,11 @@ class VectorNetwork:
 
     def predict_by(self, layers: list[tuple[Tensor, Tensor]], *states: Tensor) -> Tensor:
         """As `predict`, by what `layers_of` returned: a single row takes longer to lay weights out for than to predict."""
-        seen = aligned(states[0], 1).expand(len(layers[0][0]), -1, -1)
+        activations = aligned(states[0], 1).expand(len(layers[0][0]), -1, -1)
         for number, (bias, kernel) in enumerate(layers, start=1):
-            seen = torch.baddbmm(bias, seen, kernel)
-            seen = seen.relu_() if number < len(layers) else seen
-        predictions = seen[..., : self.num_actions]
+            activations = torch.baddbmm(bias, activations, kernel)
+            activations = activations.relu_() if number < len(layers) else activations
+        predictions = activations[..., : self.num_actions]
         if self.action_units is None:
             return predictions * self.reward_scale
         mean, deviation = self.action_units.to(predictions.device)
@@ -227,14 +227,14 @@ class VectorNetwork:
         """
         part = split_parameters(parameters, self._shapes)
         kernels, biases = part[::2], part[1::2]  # [M, out, in], [M, out]
-        seen = [inputs]
+        activations = [inputs]
         for number, (kernel, bias) in enumerate(zip(kernels, biases, strict=True)):
-            following = torch.baddbmm(bias.unsqueeze(1), seen[-1], kernel.transpose(1, 2))
-            seen.append(following.relu_() if number < len(kernels) - 1 else following)
-        losses, slope = loss(seen.pop(), targets)
+            following = torch.baddbmm(bias.unsqueeze(1), activations[-1], kernel.transpose(1, 2))
+            activations.append(following.relu_() if number < len(kernels) - 1 else following)
+        losses, slope = loss(activations.pop(), targets)
         gradients: list[Tensor] = []
         for kernel in reversed(kernels):
-            before = seen.pop()
+            before = activations.pop()
             gradients[:0] = [torch.bmm(slope.transpose(1, 2), before).flatten(1), slope.sum(dim=1)]
             slope = torch.ops.aten.threshold_backward(torch.bmm(slope, kernel), before, 0)  # zero where the ReLU is
         return losses, torch.cat(gradients, dim=1)

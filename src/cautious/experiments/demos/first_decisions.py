@@ -43,7 +43,7 @@ def first_decisions(num_images: int = 200, progress: TitledProgress | None = Non
     """Behaviour on digits, which are familiar, and on clothes, which are novel, in the single-state regime."""
     belief = RewardEnsemble.load(SHIPPED / "ask-for-help")
     task = image_task("ask-for-help")
-    found = []
+    decisions = []
     for name in ("digits", "fashion"):
         images = load_images(name, data=EMBEDDED)
         rewards = belief.rewards(images.images[:num_images], progress=titled(progress, f"predicting, {name}"))
@@ -51,5 +51,5 @@ def first_decisions(num_images: int = 200, progress: TitledProgress | None = Non
         labels = images.labels[:num_images] if name == "digits" else None
         measured = behaviour(solution.policy, task.help_action, labels)
         correct = measured["correct_probability"].tolist() if labels is not None else None
-        found.append(DemoResult(name, len(rewards[0]), measured["help_probability"].tolist(), correct))
-    return found
+        decisions.append(DemoResult(name, len(rewards[0]), measured["help_probability"].tolist(), correct))
+    return decisions

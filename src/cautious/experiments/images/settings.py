@@ -72,7 +72,8 @@ class ImageExperiment:
         settings = asdict(self)
         settings["variants"] = {variant.pop("name"): variant for variant in settings["variants"]}
         for variant in settings["variants"].values():
-            # Early runs had no choice of unit and do not name it; the same run must have the same settings today.
+            # The printed unit is not named: results/ask-for-help, data-extent and the as-printed stores were written before
+            # there was a choice, and the same run must have the same settings today.
             if (unit := variant.pop("unit")) != RewardUnit.AS_PRINTED:
                 variant["unit"] = str(unit)
         return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}

@@ -7,11 +7,11 @@ from typing import Any
 import scipy.stats
 import torch
 
-from cautious.experiments.driving.experiment import stage_name
+from cautious.experiments.driving.driving_experiment import stage_name
 from cautious.experiments.store import Store
 from cautious.ops.bounds import cumulative_regret_bound, optimality_gap
 from cautious.ops.risk import KofN
-from cautious.report.claims.base import ClaimResult, levels_off, trained_on
+from cautious.report.claims.rules import ClaimResult, levels_off, trained_on
 from cautious.report.paper import DRIVING_MODEL_EPOCH, DRIVING_SOLVE
 
 FULL_SPEED = 2.9

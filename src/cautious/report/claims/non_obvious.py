@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from cautious.report.claims.base import (
+from cautious.report.claims.rules import (
     Claim,
-    Finding,
     NotRunError,
+    RuleResult,
+    format_levels,
     index_by_regime,
     index_order,
-    listed,
     most_robust,
     need,
     need_ordinary,
@@ -18,17 +18,17 @@ from cautious.report.claims.base import (
 from cautious.report.images.image_run import INDEX, REGIMES, ImageRun
 
 
-def labels_digits(run: ImageRun, images: str) -> Finding:
+def labels_digits(run: ImageRun, images: str) -> RuleResult:
     """Every level in both regimes, and optim, labels at least 97 % correctly."""
     measured = need(run, run.main, images)
-    found = {words: 100 * measured.means(regime, "correct_probability") for regime, words in REGIMES.items()}
+    by_regime = {words: 100 * measured.means(regime, "correct_probability") for regime, words in REGIMES.items()}
     optim = 100 * measured.optim("correct_probability")
-    texts = [f"{words}: {listed(run.levels, values.tolist())} %" for words, values in found.items()]
-    lowest = min(float(values.min()) for values in found.values())
+    texts = [f"{words}: {format_levels(run.levels, values.tolist())} %" for words, values in by_regime.items()]
+    lowest = min(float(values.min()) for values in by_regime.values())
     return min(lowest, optim) >= 97, "; ".join([*texts, f"optim {optim:.2f} %"])
 
 
-def optim_beside_levels(run: ImageRun, images: str) -> Finding:
+def optim_beside_levels(run: ImageRun, images: str) -> RuleResult:
     """Whether optim's index is as high as that of every level, both regimes. The paper does not say so."""
     measured = need(run, run.main, images)
     optim = measured.optim(INDEX)
@@ -43,7 +43,7 @@ def optim_beside_levels(run: ImageRun, images: str) -> Finding:
     )
 
 
-def robust_below_the_rest(run: ImageRun, images: str) -> Finding:
+def robust_below_the_rest(run: ImageRun, images: str) -> RuleResult:
     """Each level with k = 1 has a smaller index than both non-robust algorithms, the last level and optim; both regimes."""
     need_ordinary(run.levels)
     regimes, optim, text = index_by_regime(run, images)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cautious.experiments.images.experiment import TEST_SETS, Stage
+from cautious.experiments.images.image_experiment import TEST_SETS, Stage
 from cautious.experiments.images.settings import Setting, image_experiment_at, percent
 from cautious.experiments.store import Store
 from cautious.types import Regime
@@ -82,7 +82,7 @@ class ImageRun:
 
     @cached_property
     def setting(self) -> Setting:
-        """Which of the task's settings was run. Early runs, which do not say, have the printed rewards."""
+        """Which of the task's settings was run; without a unit it is the printed one (`ImageExperiment.as_settings`)."""
         if "-draw-" in self.main:
             return Setting.DRAWS
         unit = self.settings["variants"][self.main].get("unit", RewardUnit.AS_PRINTED)
@@ -229,27 +229,27 @@ READINGS = {"probability": "ours, mean probability", "share": "ours, most likely
 """Both readings of "frequency", which the paper leaves open: suffix in the store -> heading."""
 
 
-class Place(NamedTuple):
-    """Where a group of a table's rows is in the store."""
+class TableRow(NamedTuple):
+    """Which results of the store a group of rows of one of the paper's tables is compared with."""
 
     variant: str
     regime: Regime
     bit: bool | None = None
 
 
-def _by_regime(variant: str) -> dict[str, Place]:
-    return {words: Place(variant, regime) for regime, words in REGIMES.items()}
+def _by_regime(variant: str) -> dict[str, TableRow]:
+    return {words: TableRow(variant, regime) for regime, words in REGIMES.items()}
 
 
-def _by_bit(regime: Regime) -> dict[str, Place]:
-    return {f"help {BITS[bit]}": Place("help-0.05", regime, bit) for bit in (True, False)}
+def _by_bit(regime: Regime) -> dict[str, TableRow]:
+    return {f"help {BITS[bit]}": TableRow("help-0.05", regime, bit) for bit in (True, False)}
 
 
-def _by_extent(regime: Regime) -> dict[str, Place]:
-    return {f"{percent} %": Place(f"extent-{percent}", regime) for percent in (1, 10, 100)}
+def _by_extent(regime: Regime) -> dict[str, TableRow]:
+    return {f"{percent} %": TableRow(f"extent-{percent}", regime) for percent in (1, 10, 100)}
 
 
-PLACES: dict[str, dict[str, dict[str, Place]]] = {
+TABLE_ROWS: dict[str, dict[str, dict[str, TableRow]]] = {
     "ask-for-help": {
         "last_action_test": _by_regime("help-0.25"),
         "last_action_0.1": _by_regime("help-0.1"),
@@ -262,21 +262,21 @@ PLACES: dict[str, dict[str, dict[str, Place]]] = {
         "last_action_std_test": _by_extent(Regime.SINGLE_STATE),
     },
 }
-"""Task -> the paper's label of a table -> its groups of rows, in the paper's words -> where ours are."""
+"""Task -> the paper's label of a table -> its groups of rows, in the paper's words -> the results they are compared with."""
 
 Cells = dict[str, dict[str, Tensor]]
 """Reading -> column (a level, or "optim") -> percent, one value per run (for optim, per network)."""
 
 
-def our_cells(run: ImageRun, place: Place, quantity: str) -> Cells:
+def our_cells(run: ImageRun, table_row: TableRow, quantity: str) -> Cells:
     """Our values of a table's row, per run; empty if that was not run."""
-    measured = run.measured(place.variant, "digits", place.bit)
-    arrays = run.arrays(place.variant, "digits", place.bit)
+    measured = run.measured(table_row.variant, "digits", table_row.bit)
+    arrays = run.arrays(table_row.variant, "digits", table_row.bit)
     if measured is None or arrays is None:
         return {}
-    found: Cells = {}
+    by_reading: Cells = {}
     for reading in READINGS:
         name = f"{quantity}_{reading}"
-        cells = dict(zip(measured.levels, 100 * measured.runs(place.regime, name), strict=True))
-        found[reading] = cells | {"optim": 100 * arrays[f"optim-{name}"].double()}
-    return found
+        cells = dict(zip(measured.levels, 100 * measured.runs(table_row.regime, name), strict=True))
+        by_reading[reading] = cells | {"optim": 100 * arrays[f"optim-{name}"].double()}
+    return by_reading

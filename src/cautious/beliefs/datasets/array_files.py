@@ -57,13 +57,13 @@ def _read(path: Path) -> Dataset:
 def _arrays(path: Path, *names: str) -> list[Tensor]:
     """The arrays of these names: bytes as they are, everything else as float32 or float64."""
     if path.suffix == ".npz":
-        found: Sequence[Any] = load_npz(path, names)
+        contents: Sequence[Any] = load_npz(path, names)
     elif path.suffix == ".safetensors":
         tensors = load_tensors(path)
-        found = [pick(tensors, name, path) for name in names]
+        contents = [pick(tensors, name, path) for name in names]
     else:
         raise InvalidInputError(f"{path}: expected a file that ends in .csv, .parquet, .npz or .safetensors.")
     return [
         torch.as_tensor(array) if images_are_bytes(array) else as_float_tensor(array, f"{path}: {name}")
-        for name, array in zip(names, found, strict=True)
+        for name, array in zip(names, contents, strict=True)
     ]
