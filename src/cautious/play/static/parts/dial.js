@@ -22,7 +22,7 @@ export function levelTitle() {
 /** What the level does, in a sentence. */
 export function levelWords() {
   const { k, n } = level;
-  if (k === n) return "All models count equally: what is best on average is done. Ordinary and cautious are the same; turn the dial.";
+  if (k === n) return "All models count equally. Ordinary and cautious do the same: turn the dial.";
   if (k === 1) return `Of every ${n} models drawn, only the worst counts: the one that likes the plan least.`;
   return `Of every ${n} models drawn, only the ${k} worst count: those that like the plan least.`;
 }

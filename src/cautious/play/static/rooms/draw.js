@@ -170,6 +170,7 @@ export function openDraw() {
     dropSample();
     state.strokes = [];
     changed();
+    pad.scrollIntoView({ block: "nearest" }); // on a phone its top may lie under the answers
   });
   $("undo").addEventListener("click", () => {
     dropSample();
@@ -312,7 +313,7 @@ function picture(image, ink) {
 }
 
 const best = (policy) => policy.reduce((top, share, a) => (share > policy[top] ? a : top), 0);
-const percent = (share) => `${Math.round(100 * share)} %`;
+const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
 const answer = (action) => (action === HELP ? "asks for help" : `says ${action}`);
 
 /** The share of models for which an action pays most. */
@@ -329,5 +330,5 @@ function mix(policy) {
   const shares = [...policy].map((share, action) => ({ share, action })).filter(({ share }) => share > 0.005);
   shares.sort((a, b) => b.share - a.share);
   if (shares.length === 1) return `always ${answer(shares[0].action)}`;
-  return shares.slice(0, 4).map(({ share, action }) => `${action === HELP ? "help" : action} ${percent(share)}`).join(" · ");
+  return shares.slice(0, 3).map(({ share, action }) => `${action === HELP ? "help" : `“${action}”`} ${percent(share)}`).join(" · ");
 }

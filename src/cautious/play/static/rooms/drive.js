@@ -162,7 +162,10 @@ export function openDrive() {
     if (wheel) holdWheel();
   }
   /** Keys go to the road, not to the button that was pressed last. */
-  const holdWheel = () => $("road-left").focus({ preventScroll: true });
+  const holdWheel = () => {
+    $("road-left").focus({ preventScroll: true });
+    $("drive-keys").scrollIntoView({ block: "nearest" });
+  };
 
   $("drive-play").addEventListener("click", () => setPlaying(!drive.playing));
   $("drive-step").addEventListener("click", () => {
