@@ -1,12 +1,13 @@
 """Measure the playground in a real Chromium, and film it: `python tools/show_playground.py [FOLDER]`.
 
-Prints the times that docs/playground.md quotes. With a folder, also writes screenshots of every room (desktop, dark, phone) and
-the small animation of the README there. Needs playwright and chromium (extra `browser`).
+Prints the times that docs/playground.md quotes. With a folder, also writes screenshots of every tab (desktop, phone, phone on its
+side; light and dark) and the small animation of the README there. Needs playwright and chromium (extra `browser`).
 """
 
 from __future__ import annotations
 
 import io
+import itertools
 import shutil
 import statistics
 import subprocess
@@ -27,14 +28,19 @@ PHONE: dict[str, Any] = {
     "has_touch": True,
     "is_mobile": True,
 }
-LOOKS = {"light": {**DESKTOP, "color_scheme": "light"}, "dark": {**DESKTOP, "color_scheme": "dark"}, "phone": PHONE}
-COLOURS = ("#f4f3ef", "#ffffff", "#2b6cd4", "#f0930f", "#c96a00", "#fff1dc", "#ec7a2c", "#20262e", "#efede6")
+SCREENS = {
+    "desktop": {"viewport": {"width": 1280, "height": 800}},
+    "phone": PHONE,
+    "landscape": {**PHONE, "viewport": {"width": 844, "height": 390}},
+}
+TABS = ("draw", "drive", "table", "about")
+COLOURS = ("#f4f3ef", "#ffffff", "#2b6cd4", "#d47400", "#a65400", "#fff1dc", "#ec7a2c", "#20262e", "#efede6")
 TURN = """async (k) => {
   const { setLevel, level } = await import("./parts/dial.js");
-  const room = document.getElementById("room-draw");
+  const tab = document.getElementById("room-draw");
   const begun = performance.now();
   setLevel(k, 20);
-  while (room.dataset.answered !== `${k}-of-20`) await new Promise((resolve) => setTimeout(resolve, 1));
+  while (tab.dataset.answered !== `${k}-of-20`) await new Promise((resolve) => setTimeout(resolve, 1));
   return performance.now() - begun;
 }"""
 
@@ -69,12 +75,12 @@ def _measure(browser: Browser, address: str) -> None:
     print(f"address to first answer: {time.perf_counter() - begun:.2f} s")
     print(f"stroke to answer: {_median(_strokes(page)):.0f} ms")
     print(f"dial to answer: {_median([page.evaluate(TURN, k) for k in (2, 3, 5, 8, 12, 16, 19, 7, 4, 1)]):.0f} ms")
-    for room, mark in {"drive": "answered", "table": "answered"}.items():
+    for tab in ("drive", "table"):
         begun = time.perf_counter()
-        page.click(f"#tab-{room}")
-        page.wait_for_selector(f"#room-{room}[data-{mark}]", state="attached")
-        print(f"{room}: opened to first answer in {time.perf_counter() - begun:.2f} s")
-        print("  ", page.text_content(f"#{room}-status"))
+        page.click(f"#tab-{tab}")
+        page.wait_for_selector(f"#room-{tab}[data-answered]", state="attached")
+        print(f"{tab}: opened to first answer in {time.perf_counter() - begun:.2f} s")
+        print("  ", page.text_content(f"#{tab}-status"))
     page.close()
 
 
@@ -98,15 +104,14 @@ def _median(values: list[float]) -> float:
 
 
 def _pictures(browser: Browser, address: str, folder: Path) -> None:
-    for look, options in LOOKS.items():
-        for room in ("draw", "drive", "table", "about"):
-            page = browser.new_page(**options)
-            page.goto(f"{address}#{room}")
-            if room != "about":
-                page.wait_for_selector(f"#room-{room}[data-answered]", state="attached")
-                page.wait_for_timeout(2500)
-            page.screenshot(path=folder / f"{room}-{look}.png")
-            page.close()
+    for screen, scheme, tab in itertools.product(SCREENS, ("light", "dark"), TABS):
+        page = browser.new_page(**SCREENS[screen], color_scheme=scheme)
+        page.goto(f"{address}#{tab}")
+        if tab != "about":
+            page.wait_for_selector(f"#room-{tab}[data-answered]", state="attached")
+            page.wait_for_timeout(2500)
+        page.screenshot(path=folder / f"{tab}-{screen}-{scheme}.png")
+        page.close()
 
 
 def _film(browser: Browser, address: str, path: Path) -> None:

@@ -13,7 +13,8 @@ from cautious.play.server import PlayServer
 
 DESKTOP = {"viewport": {"width": 1360, "height": 860}}
 PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "has_touch": True, "is_mobile": True}
-VIEWPORTS = {"desktop": DESKTOP, "phone": PHONE}
+LANDSCAPE = {**PHONE, "viewport": {"width": 844, "height": 390}}
+VIEWPORTS = {"desktop": DESKTOP, "phone": PHONE, "landscape": LANDSCAPE}
 
 
 @pytest.fixture(scope="session")
@@ -40,10 +41,10 @@ def chromium():
 
 @pytest.fixture
 def visit(chromium, server):
-    """Opens a room; `complaints` are console errors, exceptions and requests to elsewhere, which a test may take back."""
+    """Opens a tab; `complaints` are console errors, exceptions and requests to elsewhere, which a test may take back."""
     contexts, complaints = [], []
 
-    def open_room(room="draw", *, viewport="desktop", before=None, **options):
+    def open_tab(tab="draw", *, viewport="desktop", before=None, **options):
         context = chromium.new_context(**VIEWPORTS[viewport], **options)
         context.set_default_timeout(60_000)
         contexts.append(context)
@@ -61,10 +62,10 @@ def visit(chromium, server):
         page.on("pageerror", lambda error: complaints.append(str(error)))
         if before is not None:
             before(page)
-        page.goto(f"{server.address}#{room}")
+        page.goto(f"{server.address}#{tab}")
         return page
 
-    yield SimpleNamespace(open=open_room, complaints=complaints)
+    yield SimpleNamespace(open=open_tab, complaints=complaints)
     for context in contexts:
         context.close()
     assert complaints == []

@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from cautious.errors import CautiousError
-from cautious.play.server import STATIC, PlayServer, files_of
+from cautious.play.server import STATIC, PlayServer, files_of, own_hosts
 
 MEGABYTE = 1e6
 
@@ -66,6 +66,28 @@ def test_it_refuses_other_hosts(server, host):
     answer, body = ask(server, host=host.format(port=server.server_port))
     assert answer.status == 403
     assert b"127.0.0.1 only" in body
+
+
+def test_the_usual_port_is_left_out_of_its_name():
+    assert own_hosts(80) == {"127.0.0.1:80", "localhost:80", "127.0.0.1", "localhost"}
+    assert own_hosts(8420) == {"127.0.0.1:8420", "localhost:8420"}
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        (f"GET /{'x' * 70_000} HTTP/1.1\r\n\r\n", "address is too long"),
+        ("what is this\r\n\r\n", "not a request that can be read"),
+        ("POST / HTTP/1.1\r\n\r\n", "GET requests only"),
+    ],
+)
+def test_what_it_refuses_it_refuses_for_its_own_reason(server, sent, words):
+    with socket.create_connection(server.server_address, timeout=10) as connection:
+        connection.sendall(sent.encode())
+        answer = b""
+        while words.encode() not in answer and (part := connection.recv(65536)):
+            answer += part
+    assert words in answer.decode()
 
 
 def test_localhost_is_this_machine_too(server):

@@ -15,6 +15,14 @@ from cautious.errors import InvalidInputError, MissingFileError
 STATIC = Path(__file__).parent / "static"
 HOST = "127.0.0.1"
 DEFAULT_PORT = 8420
+HTTP_PORT = 80
+SENTENCES = {
+    HTTPStatus.NOT_IMPLEMENTED: "This server answers GET requests only.",
+    HTTPStatus.REQUEST_URI_TOO_LONG: "The address is too long: there is no such file here.",
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "The request's headers are too long.",
+    HTTPStatus.HTTP_VERSION_NOT_SUPPORTED: "This server speaks HTTP 1.0 and 1.1.",
+}
+"""What is said of requests that http.server refuses; of others, that they cannot be read."""
 KINDS = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -78,6 +86,12 @@ def files_of(folder: Path) -> Mapping[str, Path]:
     return {"/": index, **found}
 
 
+def own_hosts(port: int) -> set[str]:
+    """What a browser of this machine calls this server; without the port where that is HTTP's own."""
+    names = {HOST, "localhost"}
+    return {f"{name}:{port}" for name in names} | (names if port == HTTP_PORT else set())
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: PlayServer
     server_version = "cautious"
@@ -88,7 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """One of the page's files, to a browser that asks this machine for it."""
         # Another host name that leads here would be another site reading the page through the user's browser.
-        if self.headers.get("Host") not in {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}:
+        if self.headers.get("Host") not in own_hosts(self.server.server_port):
             self._refuse(HTTPStatus.FORBIDDEN, "This server answers requests for 127.0.0.1 only.")
             return
         path = self.server.files.get(self.path.partition("?")[0])
@@ -104,7 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Plain text where the library would send a page: for other methods and for requests that are none."""
         status = HTTPStatus.METHOD_NOT_ALLOWED if code == HTTPStatus.NOT_IMPLEMENTED else HTTPStatus(code)
-        self._refuse(status, "This server answers GET requests only.")
+        self._refuse(status, SENTENCES.get(HTTPStatus(code), "This is not a request that can be read."))
 
     def _refuse(self, status: HTTPStatus, sentence: str) -> None:
         self.close_connection = True

@@ -1,7 +1,7 @@
-// The page: rooms, dial, theme and links. Each room starts when it is first opened.
+// The page: tabs, dial, theme and links. Each tab starts when it is first opened.
 
 import { makeDial, level, levelName, levelTitle, levelWords, setLevel } from "./parts/dial.js";
-import { say } from "./parts/client.js";
+import { say, showNotice } from "./parts/notice.js";
 import { openDraw } from "./rooms/draw.js";
 import { openDrive } from "./rooms/drive.js";
 import { openTable } from "./rooms/table.js";
@@ -45,7 +45,7 @@ window.addEventListener("resize", () => {
 // Dial
 makeDial(document.getElementById("dial"));
 const showLevel = () => {
-  for (const place of document.querySelectorAll("[data-level]")) place.textContent = levelName();
+  for (const place of document.querySelectorAll("[data-level]")) place.textContent = level.k === level.n ? "= ordinary" : levelName();
   document.getElementById("dial-title").textContent = levelTitle();
   document.getElementById("dial-words").textContent = levelWords();
 };
@@ -58,54 +58,71 @@ document.getElementById("draws").addEventListener("change", (event) => {
   setLevel(Math.max(1, Math.round((level.k * n) / level.n)), n);
 });
 
-// Links into the documentation, where the page is part of it; otherwise to the short text in the page itself.
+// Links into the documentation, where the page is part of it. The package comes without it: then the tabs' links lead to the
+// last tab, which names the pages.
 const docs = document.body.dataset.docs;
 for (const link of document.querySelectorAll("[data-doc]")) {
   if (docs) link.href = docs + link.dataset.doc;
-  else if (link.closest("#room-about")) link.remove();
-  else link.href = "#about";
+  else if (!link.closest("#room-about")) link.href = "#about";
+  else if (link.closest(".pages")) link.replaceWith(Object.assign(document.createElement("code"), { textContent: `docs/${link.dataset.doc.replace(".html", ".md")}` }));
+  else link.remove();
 }
+document.getElementById("pages-where").hidden = Boolean(docs);
 
-// Rooms
+// Tabs
 const tabs = [...document.querySelectorAll("[role=tab]")];
+let shown = "draw";
 
-function show(name, focus = false) {
+function show(name) {
+  shown = name;
   for (const tab of tabs) {
     const own = tab.id === `tab-${name}`;
     tab.setAttribute("aria-selected", String(own));
     tab.tabIndex = own ? 0 : -1;
     document.getElementById(`room-${tab.id.slice(4)}`).hidden = !own;
-    if (own && focus) tab.focus();
   }
   for (const [other, room] of Object.entries(opened)) if (other !== name) room.leave?.();
   if (!opened[name]) {
     try {
       opened[name] = rooms[name]();
     } catch (error) {
-      say(`This room could not open: ${error.message}`);
+      say(name, `This tab could not open: ${error.message}`);
     }
   }
+  showNotice(name);
   opened[name]?.enter?.();
 }
 
-const named = () => {
-  const name = location.hash.slice(1);
-  return name in rooms ? name : "draw";
-};
+const focusHeading = () => document.querySelector(`#room-${shown} h1`).focus();
+
+function open(name) {
+  history.replaceState(null, "", `#${name}`);
+  show(name);
+}
+
+/** The tab of the address, or the one that is shown where the address names none. */
+const named = () => tabs.map((tab) => tab.id.slice(4)).find((name) => name === location.hash.slice(1)) ?? shown;
+
 tabs.forEach((tab, number) => {
-  tab.addEventListener("click", () => {
-    history.replaceState(null, "", `#${tab.id.slice(4)}`);
-    show(tab.id.slice(4));
-  });
+  tab.addEventListener("click", () => open(tab.id.slice(4)));
   tab.addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!step) return;
+    const next = { ArrowRight: number + 1, ArrowLeft: number - 1, Home: 0, End: tabs.length - 1 }[event.key];
+    if (next === undefined) return;
     event.preventDefault();
-    const next = tabs[(number + step + tabs.length) % tabs.length].id.slice(4);
-    history.replaceState(null, "", `#${next}`);
-    show(next, true);
+    const other = tabs[(next + tabs.length) % tabs.length];
+    open(other.id.slice(4));
+    other.focus();
   });
 });
-window.addEventListener("hashchange", () => show(named()));
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  focusHeading();
+});
+window.addEventListener("hashchange", () => {
+  const name = named();
+  if (name === shown) return;
+  show(name);
+  focusHeading(); // a link led here
+});
 window.playgroundStarted();
 show(named());

@@ -1,4 +1,4 @@
-// All computation of the playground, off the page's own thread. Each room starts a worker of its own.
+// All computation of the playground, off the page's own thread. Each tab starts a worker of its own.
 
 import { decide } from "./core/game.js";
 import { fromHalf } from "./core/half.js";
@@ -111,7 +111,7 @@ const handlers = {
   "table:point"({ k, n, row }) {
     const { models } = table;
     if (!models) return null;
-    const rewards = models.rewards(row);
+    const rewards = known(models.rewards(row));
     return { ...decide(rewards, models.numActions, rankWeights(k, n, models.numModels), k === n), rewards };
   },
 };
@@ -120,8 +120,14 @@ function gridRewards(models, size, [left, right, bottom, top]) {
   return Array.from({ length: size * size }, (_, cell) => {
     const x = left + ((right - left) * ((cell % size) + 0.5)) / size;
     const y = top - ((top - bottom) * (Math.floor(cell / size) + 0.5)) / size;
-    return models.rewards([x, y]);
+    return known(models.rewards([x, y]));
   });
+}
+
+/** A belief's rewards, if they are numbers: nothing is decided from others. */
+function known(rewards) {
+  if (!rewards.every(Number.isFinite)) throw new Sentence("These numbers are too far apart to learn from. Scale the columns, for example to values between 0 and 1.");
+  return rewards;
 }
 
 function mostLikely(policy) {

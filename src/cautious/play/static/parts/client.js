@@ -1,10 +1,13 @@
 // Talking to a worker, and keeping to the newest question while it is busy with an older one.
 
+const CANNOT_START = "The page's computations could not start. Reload the page, or use a newer browser.";
+
 export class Client {
   constructor() {
     this.worker = new Worker(new URL("../worker.js", import.meta.url), { type: "module" });
     this.waiting = new Map();
     this.count = 0;
+    this.failed = false;
     this.worker.onmessage = ({ data }) => {
       const asked = this.waiting.get(data.id);
       if (data.progress) {
@@ -15,14 +18,16 @@ export class Client {
       if (data.error) asked.reject(new Error(data.error));
       else asked.resolve(data.answer);
     };
-    this.worker.onerror = () => {
-      const error = new Error("The page's computations could not start. Reload the page, or use a newer browser.");
-      for (const asked of this.waiting.values()) asked.reject(error);
+    this.worker.onerror = (event) => {
+      event.preventDefault();
+      this.failed = true; // perhaps before the first question
+      for (const asked of this.waiting.values()) asked.reject(new Error(CANNOT_START));
       this.waiting.clear();
     };
   }
 
   ask(kind, request = {}, onProgress = null) {
+    if (this.failed) return Promise.reject(new Error(CANNOT_START));
     return new Promise((resolve, reject) => {
       const id = ++this.count;
       this.waiting.set(id, { resolve, reject, onProgress });
@@ -32,7 +37,7 @@ export class Client {
 }
 
 /** Calls `work` for the newest request only: what came in between while it was busy is dropped. */
-export function newestOnly(work) {
+export function newestOnly(work, onError) {
   let busy = false;
   let next = null;
   return async function run(request) {
@@ -44,7 +49,7 @@ export function newestOnly(work) {
     try {
       await work(request);
     } catch (error) {
-      say(error.message);
+      onError(error);
     }
     busy = false;
     if (next) {
@@ -53,11 +58,6 @@ export function newestOnly(work) {
       run(newer);
     }
   };
-}
-
-/** A sentence at the top of the page. */
-export function say(sentence) {
-  window.playgroundSay(sentence);
 }
 
 let manifest = null;

@@ -22,9 +22,9 @@ export function levelTitle() {
 /** What the level does, in a sentence. */
 export function levelWords() {
   const { k, n } = level;
-  if (k === n) return "Listens to all models alike and does what is best on average. This is the ordinary choice.";
-  const worst = k === 1 ? "only to the one" : `only to the ${k}`;
-  return `Of any ${n} models it listens ${worst} that ${k === 1 ? "likes" : "like"} its plan least.`;
+  if (k === n) return "All models count equally. Ordinary and cautious do the same: turn the dial.";
+  if (k === 1) return `Of every ${n} models drawn, only the worst counts: the one that likes the plan least.`;
+  return `Of every ${n} models drawn, only the ${k} worst count: those that like the plan least.`;
 }
 
 export function setLevel(k, n = level.n) {
@@ -54,25 +54,27 @@ function element(name, attributes, parent) {
 }
 
 export function makeDial(svg) {
-  const gradient = element("linearGradient", { id: "dial-gradient", x1: "0", x2: "1", y1: "0", y2: "0" }, element("defs", {}, svg));
-  element("stop", { offset: "0.1", "stop-color": "#3b7ddd" }, gradient);
-  element("stop", { offset: "0.9", "stop-color": "#f0930f" }, gradient);
+  const gradient = element("linearGradient", { id: "dial-gradient", gradientUnits: "userSpaceOnUse", x1: CENTRE[0] - RADIUS, x2: CENTRE[0] + RADIUS, y1: 0, y2: 0 }, element("defs", {}, svg));
+  element("stop", { offset: "0.1", class: "from" }, gradient);
+  element("stop", { offset: "0.9", class: "to" }, gradient);
   element("path", { class: "track", d: arc(START, START + SWEEP, RADIUS) }, svg);
   const fill = element("path", { class: "fill" }, svg);
   const ticks = element("g", {}, svg);
   element("circle", { class: "knob", cx: CENTRE[0], cy: CENTRE[1], r: 60 }, svg);
   const needle = element("line", { class: "needle" }, svg);
-  const number = element("text", { class: "number", x: CENTRE[0], y: CENTRE[1] + 8 }, svg);
-  const of = element("text", { class: "of", x: CENTRE[0], y: CENTRE[1] + 25 }, svg);
+  const which = element("text", { class: "of", x: CENTRE[0], y: CENTRE[1] - 20 }, svg);
+  const number = element("text", { class: "number", x: CENTRE[0], y: CENTRE[1] + 11 }, svg);
+  const of = element("text", { class: "of", x: CENTRE[0], y: CENTRE[1] + 30 }, svg);
 
   const show = () => {
     const { k, n } = level;
     const share = (n - k) / (n - 1);
     const angle = START + SWEEP * share;
     fill.setAttribute("d", arc(START, Math.max(angle, START + 0.01), RADIUS));
-    const [x0, y0] = polar(angle, 40);
-    const [x1, y1] = polar(angle, 52);
+    const [x0, y0] = polar(angle, 46);
+    const [x1, y1] = polar(angle, 55);
     for (const [name, value] of Object.entries({ x1: x0, y1: y0, x2: x1, y2: y1 })) needle.setAttribute(name, value);
+    which.textContent = k === n ? "all" : "worst";
     number.textContent = k;
     of.textContent = `of ${n}`;
     ticks.replaceChildren();

@@ -53,7 +53,7 @@ export function drawDots(canvas, shown) {
     for (const m of ranked) {
       const x = middle + (hashed(m, a, 5) - 0.5) * spread;
       const strength = heard ? Math.min(Math.max((heard[m] * numModels - 0.9) / 2.5, 0), 1) : 0;
-      circle(c, x, y(rewards[a * numModels + m]), 2.1, grey, 0.65);
+      circle(c, x, y(rewards[a * numModels + m]), 2.1, grey, 0.8);
       if (strength > 0.03) circle(c, x, y(rewards[a * numModels + m]), 2.1 + 1.5 * strength, amber, 0.25 + 0.75 * strength);
     }
     if (means) bar(c, middle, y(means[a]), spread + 8, blue);
@@ -62,6 +62,11 @@ export function drawDots(canvas, shown) {
     probability(c, middle, floor + 27, column, ordinary?.[a] ?? 0, blue);
     probability(c, middle, floor + 35, column, policy?.[a] ?? 0, amber);
   }
+}
+
+/** No rewards, no dots. */
+export function clearDots(canvas) {
+  sharp(canvas);
 }
 
 function niceStep(range) {

@@ -1,13 +1,17 @@
 // Draw: a glyph, what sixty models think each answer pays, and what an ordinary and a cautious policy do with it.
 
-import { Client, manifestOf, newestOnly, say } from "../parts/client.js";
+import { Client, manifestOf, newestOnly } from "../parts/client.js";
 import { level, levelName, setLevel } from "../parts/dial.js";
-import { drawDots } from "../parts/dots.js";
+import { clearDots, drawDots } from "../parts/dots.js";
 import { cautionColour, cautionWords, colour } from "../parts/look.js";
+import { announce, say } from "../parts/notice.js";
 import { SHAPES, SIDE, rasterised } from "./glyphs.js";
 
 const HELP = 10;
 const LABELS = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "help"];
+const NOTHING = "·";
+const SWEEP_MILLISECONDS = 160;
+const REST = 8; // steps of the sweep that it stays at ordinary
 const $ = (id) => document.getElementById(id);
 
 export function openDraw() {
@@ -15,23 +19,28 @@ export function openDraw() {
   const pad = $("pad");
   const state = { strokes: [], image: null, sample: null, decision: null, trained: 0.25, ready: false, cursor: null, samples: [] };
 
+  const failed = (error) => say("draw", error.message);
+  const empty = () => !state.sample && state.strokes.length === 0;
+
   const decideNow = newestOnly(async () => {
-    if (!state.looked) return;
+    if (!state.looked || empty()) return;
     const help = Number($("help-reward").value) - state.trained;
     state.decision = await client.ask("images:decide", { k: level.k, n: level.n, help });
-    show(state.decision);
-  });
+    if (empty()) showNothing();
+    else show(state.decision);
+  }, failed);
   const look = newestOnly(async (asked) => {
-    if (!state.ready) return;
+    if (!state.ready || empty()) return;
     await client.ask("images:look", { image: state.image });
     state.looked = true;
     await decideNow();
     $("room-draw").dataset.milliseconds = (performance.now() - asked).toFixed(1); // from stroke to answer
-  });
+  }, failed);
   const changed = () => {
     state.image = state.sample ? state.sample.image : rasterised(state.strokes);
     drawPad();
-    look(performance.now());
+    if (empty()) showNothing();
+    else look(performance.now());
   };
 
   function drawPad() {
@@ -66,7 +75,7 @@ export function openDraw() {
     seen.clearRect(0, 0, SIDE, SIDE);
     if (state.image) seen.drawImage(picture(state.image, ink), 0, 0);
     $("pad-hint").hidden = Boolean(state.sample || state.strokes.length);
-    pad.setAttribute("aria-label", state.sample ? `Drawing area, showing a ${state.sample.name}` : `Drawing area, ${state.strokes.length} strokes`);
+    pad.setAttribute("aria-label", state.sample ? `Drawing area, showing a ${state.sample.name}` : `Drawing area, ${state.strokes.length} ${state.strokes.length === 1 ? "stroke" : "strokes"}`);
   }
 
   function show(decision) {
@@ -84,8 +93,24 @@ export function openDraw() {
     $("caution-words").textContent = cautionWords(caution);
     const words = `Ordinary: ${answer(usual)}. Cautious, ${levelName()}: ${mix(decision.policy)}. Caution ${caution.toFixed(2)}.`;
     $("draw-chart").setAttribute("aria-label", `What ${decision.heard.length} models think each answer pays. ${words}`);
-    $("live").textContent = words;
+    announce(words);
     $("room-draw").dataset.answered = `${level.k}-of-${level.n}`;
+  }
+
+  /** An empty pad is nothing to decide about. */
+  function showNothing() {
+    state.decision = null;
+    clearDots($("draw-chart"));
+    $("draw-chart").setAttribute("aria-label", "No rewards: nothing is drawn");
+    for (const who of ["ordinary", "cautious"]) {
+      $(`${who}-answer`).textContent = NOTHING;
+      $(`${who}-answer`).style.opacity = 1;
+      $(`${who}-why`).textContent = "nothing is drawn yet";
+    }
+    $("caution-number").textContent = NOTHING;
+    $("caution-bar").style.width = 0;
+    $("caution-words").textContent = "";
+    announce("Nothing is drawn.");
   }
 
   function showAnswer(who, action, share) {
@@ -115,7 +140,7 @@ export function openDraw() {
   });
   pad.addEventListener("pointermove", (event) => {
     if (!pad.hasPointerCapture(event.pointerId)) return;
-    for (const each of event.getCoalescedEvents?.() ?? [event]) state.strokes.at(-1).push(at(each));
+    for (const each of event.getCoalescedEvents?.() ?? [event]) state.strokes.at(-1)?.push(at(each));
     changed();
   });
   pad.addEventListener("focus", () => {
@@ -145,6 +170,7 @@ export function openDraw() {
     dropSample();
     state.strokes = [];
     changed();
+    pad.scrollIntoView({ block: "nearest" }); // on a phone its top may lie under the answers
   });
   $("undo").addEventListener("click", () => {
     dropSample();
@@ -198,23 +224,31 @@ export function openDraw() {
   const sampleNamed = (name) => state.samples.find((sample) => sample.name === name);
 
   // Try this
+  const TRIED = { digit: "digit 3", shirt: "T-shirt" };
   for (const button of document.querySelectorAll("#room-draw [data-try]")) {
     button.addEventListener("click", () => {
       button.classList.add("done");
-      if (button.dataset.try === "digit") choose(sampleNamed("digit 3"));
-      if (button.dataset.try === "shirt") choose(sampleNamed("T-shirt"));
-      if (button.dataset.try === "dial") turnDown();
-      else setLevel(1);
+      const sample = sampleNamed(TRIED[button.dataset.try]);
+      if (sample) choose(sample);
+      setLevel(1);
+      if (button.dataset.try === "dial") sweep();
     });
   }
-  function turnDown() {
-    if (!state.sample || state.sample.kind === "digit") choose(sampleNamed("T-shirt"));
-    setLevel(1);
-    const timer = setInterval(() => {
-      setLevel(level.k + 1);
-      if (level.k === level.n) clearInterval(timer);
-    }, 160);
+  let sweeping = 0;
+  const stopSweep = () => clearInterval(sweeping);
+  /** From most cautious to ordinary, where it rests a moment, and back: so the next tab begins cautious, too. */
+  function sweep() {
+    if (!state.sample || state.sample.kind === "digit") choose(sampleNamed(TRIED.shirt) ?? state.samples[0]);
+    stopSweep();
+    let step = 0;
+    sweeping = setInterval(() => {
+      const there = level.n - 1;
+      step += 1;
+      setLevel(step <= there + REST ? 1 + step : level.n - (step - there - REST));
+      if (step === 2 * there + REST) stopSweep();
+    }, SWEEP_MILLISECONDS);
   }
+  for (const kind of ["pointerdown", "keydown"]) document.addEventListener(kind, stopSweep, true); // a hand on anything ends it
 
   level.addEventListener("change", () => $("room-draw").hidden || decideNow());
   const redraw = () => {
@@ -230,26 +264,38 @@ export function openDraw() {
     drawSamples();
     const manifest = await manifestOf();
     state.trained = manifest.images.help_reward;
-    const [, pictures] = await Promise.all([client.ask("images:load", { manifest: manifest.images }), loadPictures(manifest)]);
+    const loading = loadPictures(manifest);
+    await client.ask("images:load", { manifest: manifest.images });
+    state.ready = true;
+    const pictures = await loading;
+    if (pictures.length === 0) say("draw", "The sample pictures cannot be loaded: weights/samples.bin is not there or not whole. Drawing works; for the pictures, reload the page, or install the package again.");
     const kinds = { clothes: "Clothes", digit: "Digits" };
     for (const [kind, title] of Object.entries(kinds)) {
-      offer(kind, title, pictures.filter((sample) => sample.kind === kind));
+      const own = pictures.filter((sample) => sample.kind === kind);
+      if (own.length === 0) continue;
+      offer(kind, title, own);
       $("samples").prepend($("samples").lastElementChild);
     }
+    for (const button of document.querySelectorAll("#room-draw [data-try]")) button.disabled = button.dataset.try in TRIED && pictures.length === 0;
     drawSamples();
-    state.ready = true;
-    if (state.strokes.length || state.sample) changed();
-    else choose(sampleNamed("T-shirt"));
-  })().catch((error) => say(error.message));
+    if (empty()) choose(sampleNamed(TRIED.shirt) ?? state.samples[0]);
+    else changed();
+  })().catch(failed);
 
-  return { enter: () => { redraw(); decideNow(); } };
+  return { enter: () => { redraw(); decideNow(); }, leave: stopSweep };
 }
 
+/** The sample pictures; none where they cannot be loaded: one can still draw. */
 async function loadPictures(manifest) {
-  const response = await fetch("weights/samples.bin");
-  const bytes = response.ok ? new Uint8Array(await response.arrayBuffer()) : new Uint8Array();
+  let bytes = new Uint8Array();
+  try {
+    const response = await fetch("weights/samples.bin");
+    if (response.ok) bytes = new Uint8Array(await response.arrayBuffer());
+  } catch {
+    // then there are none
+  }
   const size = SIDE * SIDE;
-  if (bytes.length !== manifest.samples.length * size) throw new Error("weights/samples.bin is not there or not whole. Install the package again.");
+  if (bytes.length !== manifest.samples.length * size) return [];
   return manifest.samples.map((sample, i) => ({ ...sample, image: bytes.slice(i * size, (i + 1) * size) }));
 }
 
@@ -267,7 +313,7 @@ function picture(image, ink) {
 }
 
 const best = (policy) => policy.reduce((top, share, a) => (share > policy[top] ? a : top), 0);
-const percent = (share) => `${Math.round(100 * share)} %`;
+const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
 const answer = (action) => (action === HELP ? "asks for help" : `says ${action}`);
 
 /** The share of models for which an action pays most. */
@@ -284,5 +330,5 @@ function mix(policy) {
   const shares = [...policy].map((share, action) => ({ share, action })).filter(({ share }) => share > 0.005);
   shares.sort((a, b) => b.share - a.share);
   if (shares.length === 1) return `always ${answer(shares[0].action)}`;
-  return shares.slice(0, 4).map(({ share, action }) => `${action === HELP ? "help" : action} ${percent(share)}`).join(" · ");
+  return shares.slice(0, 3).map(({ share, action }) => `${action === HELP ? "help" : `“${action}”`} ${percent(share)}`).join(" · ");
 }

@@ -2,10 +2,11 @@
 
 import { ACTIONS, NUM_ACTIONS, stateIndex } from "../core/driving.js";
 import { hashed } from "../core/random.js";
-import { Client, manifestOf, newestOnly, say } from "../parts/client.js";
+import { Client, manifestOf, newestOnly } from "../parts/client.js";
 import { level, levelName, setLevel } from "../parts/dial.js";
 import { drawDots } from "../parts/dots.js";
 import { sharp } from "../parts/look.js";
+import { announce, say } from "../parts/notice.js";
 import { Car } from "./road.js";
 
 const $ = (id) => document.getElementById(id);
@@ -16,6 +17,11 @@ export function openDrive() {
   const client = new Client();
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const drive = { seed: 1, cars: null, ordinary: null, policy: null, rewards: null, playing: !calm, wheel: false, share: 1, last: 0, here: false, tick: 0 };
+
+  const failed = (error) => {
+    $("drive-status").textContent = "";
+    say("drive", error.message);
+  };
 
   const restart = () => {
     drive.cars = [new Car(drive.seed), new Car(drive.seed)];
@@ -30,10 +36,13 @@ export function openDrive() {
     const begun = performance.now();
     const asked = { k: level.k, n: level.n };
     drive.policy = (await client.ask("driving:solve", asked)).policy;
-    $("drive-status").textContent = `The policy for ${asked.k} of ${asked.n} took ${((performance.now() - begun) / 1000).toFixed(1)} s. Both cars meet the same road; one that is faster sees more of it.`;
+    const seconds = ((performance.now() - begun) / 1000).toFixed(1);
+    $("drive-status").textContent = asked.k === asked.n
+      ? `At ${asked.k} of ${asked.n} the cautious policy is the ordinary one, and both cars drive alike: turn the dial.`
+      : `The policy for ${asked.k} of ${asked.n} took ${seconds} s. Both cars meet the same road; one that is faster sees more of it.`;
     $("room-drive").dataset.answered = `${asked.k}-of-${asked.n}`;
     showThoughts();
-  });
+  }, failed);
   const world = newestOnly(async () => {
     if (!drive.loaded) return;
     const probability = Number($("probability").value);
@@ -41,7 +50,7 @@ export function openDrive() {
     Object.assign(drive, { ordinary, rewards, probability });
     restart();
     await solve();
-  });
+  }, failed);
 
   function chosen(policy, car, tick) {
     const row = stateIndex(car.state) * NUM_ACTIONS;
@@ -64,7 +73,7 @@ export function openDrive() {
     showNumbers();
     if (drive.wheel || !drive.playing) {
       const { state, sums } = drive.wheel ? left : right;
-      $("live").textContent = `${drive.wheel ? `You: ${ACTIONS[lefts]}` : "Cautious car"}, speed ${state.speed}, ${sums.hits} hits.`;
+      announce(`${drive.wheel ? `You: ${ACTIONS[lefts]}` : "Cautious car"}, speed ${state.speed}, ${sums.hits} ${sums.hits === 1 ? "hit" : "hits"}.`);
     }
   }
 
@@ -96,8 +105,8 @@ export function openDrive() {
       const { speed, hits, hitSpeed } = car.statistics();
       const rows = { speed, "hits per 100 rows": hits, "speed at hits": hitSpeed };
       const list = $(number ? "stats-right" : "stats-left");
-      if (!list.children.length) list.innerHTML = Object.keys(rows).map((name) => `<div><dd></dd><dt>${name}</dt></div>`).join("");
-      Object.values(rows).forEach((value, i) => (list.children[i].firstChild.textContent = value));
+      if (!list.children.length) list.innerHTML = Object.keys(rows).map((name) => `<div><dt>${name}</dt><dd></dd></div>`).join("");
+      Object.values(rows).forEach((value, i) => (list.children[i].lastChild.textContent = value));
       $(number ? "road-right" : "road-left").setAttribute("aria-label", `${number ? "The cautious car" : drive.wheel ? "Your car" : "The ordinary car"}: average speed ${speed}, ${hits} hits per hundred rows, speed at hits ${hitSpeed}`);
     });
     showThoughts();
@@ -150,7 +159,13 @@ export function openDrive() {
     $("left-title").parentElement.classList.toggle("you", wheel);
     for (const id of ["drive-play", "drive-step"]) $(id).disabled = wheel;
     if (drive.cars) restart();
+    if (wheel) holdWheel();
   }
+  /** Keys go to the road, not to the button that was pressed last. */
+  const holdWheel = () => {
+    $("road-left").focus({ preventScroll: true });
+    $("drive-keys").scrollIntoView({ block: "nearest" });
+  };
 
   $("drive-play").addEventListener("click", () => setPlaying(!drive.playing));
   $("drive-step").addEventListener("click", () => {
@@ -161,6 +176,7 @@ export function openDrive() {
   $("drive-restart").addEventListener("click", () => {
     drive.seed += 1;
     restart();
+    if (drive.wheel) holdWheel();
   });
   $("drive-wheel").addEventListener("click", () => setWheel(!drive.wheel));
   for (const button of $("drive-keys").querySelectorAll("button")) button.addEventListener("click", () => step(Number(button.dataset.action)));
@@ -187,7 +203,6 @@ export function openDrive() {
       if (button.dataset.try === "watch") setLevel(1, 20);
       if (button.dataset.try === "middle") setLevel(10, 20);
       if (button.dataset.try !== "wheel") setPlaying(true);
-      else button.blur();
     });
   }
   setPlaying(drive.playing);
@@ -198,10 +213,7 @@ export function openDrive() {
     await client.ask("driving:load", { manifest: manifest.driving });
     drive.loaded = true;
     await world();
-  })().catch((error) => {
-    $("drive-status").textContent = "";
-    say(error.message);
-  });
+  })().catch(failed);
 
   return {
     enter() {

@@ -1,10 +1,11 @@
 // Table: points of three classes on a plane, a belief that trains in the page, and what it does everywhere.
 
 import { normal, uniformStream } from "../core/random.js";
-import { Client, newestOnly, say } from "../parts/client.js";
+import { Client, newestOnly } from "../parts/client.js";
 import { level, levelName } from "../parts/dial.js";
-import { drawDots } from "../parts/dots.js";
+import { clearDots, drawDots } from "../parts/dots.js";
 import { cautionColour, cautionWords, colour, radios, rgb, sharp } from "../parts/look.js";
+import { announce, say } from "../parts/notice.js";
 import { MOST_ROWS, readCsv, thinned } from "./csv.js";
 
 const $ = (id) => document.getElementById(id);
@@ -15,11 +16,27 @@ const FEWEST = 6;
 const COARSE = 24;
 const FINE = 56;
 const PLAIN = [-1, 1, -1, 1];
+const NO_POINT = "Point at the plane.";
 
 export function openTable() {
   const client = new Client();
   const state = { points: [], kind: 0, bounds: PLAIN, view: "action", grid: null, trained: false, pointer: null, note: "", here: false, run: 0 };
   const status = (text) => ($("table-status").textContent = text);
+  const failed = (error) => {
+    say("table", error.message);
+    status("");
+    forget();
+  };
+  /** No verdict: there is no belief, or none for these points. */
+  const forget = () => {
+    state.trained = false;
+    state.grid = null;
+    $("training").value = 0;
+    $("point-words").textContent = NO_POINT;
+    $("table-chart").setAttribute("aria-label", "No rewards yet");
+    clearDots($("table-chart"));
+    draw();
+  };
 
   // Training, and what comes of it
   const train = async () => {
@@ -27,14 +44,14 @@ export function openTable() {
     state.trained = false;
     state.grid = null;
     const kinds = new Set(state.points.map(({ kind }) => kind));
+    say("table", "");
     if (state.points.length < FEWEST || kinds.size < 2) {
       status(`${state.note} Add points of at least two classes, ${FEWEST} in all.`.trim());
-      $("training").value = 0;
-      draw();
+      forget();
       return;
     }
     const begun = performance.now();
-    const rows = state.points.map(({ x, y }) => [x, y]);
+    const rows = state.points.map(inUnits);
     const rewards = state.points.map(({ kind }) => LABELS.map((_, a) => (a === ASK ? ASK_PAYS : Number(a === kind))));
     status(`${state.note} Thirty networks are learning ${state.points.length} points …`.trim());
     const answer = await client.ask("table:train", { rows, rewards }, ({ done }) => ($("training").value = done));
@@ -48,11 +65,11 @@ export function openTable() {
   const changed = () => {
     draw();
     clearTimeout(soon);
-    soon = setTimeout(() => train().catch((error) => say(error.message)), 250);
+    soon = setTimeout(() => train().catch(failed), 250);
   };
   const paint = newestOnly(async () => {
     if (!state.trained) return;
-    const asked = { k: level.k, n: level.n, bounds: state.bounds };
+    const asked = { k: level.k, n: level.n, bounds: PLAIN };
     for (const size of [COARSE, FINE]) {
       if (asked.k !== level.k || asked.n !== level.n || !state.trained) return; // the dial has moved on
       state.grid = await client.ask("table:grid", { ...asked, size });
@@ -61,18 +78,20 @@ export function openTable() {
       if (size === COARSE) point();
     }
     $("room-table").dataset.answered = `${asked.k}-of-${asked.n}`;
-  });
+  }, failed);
   const point = newestOnly(async () => {
     if (!state.trained || !state.pointer) return;
     const { x, y } = state.pointer;
-    const decision = await client.ask("table:point", { k: level.k, n: level.n, row: [x, y] });
-    if (!decision) return;
+    const decision = await client.ask("table:point", { k: level.k, n: level.n, row: inUnits(state.pointer) });
+    if (!decision || !state.trained) return;
     drawDots($("table-chart"), { labels: LABELS, ...decision });
     const act = (policy) => LABELS[policy.reduce((top, share, a) => (share > policy[top] ? a : top), 0)];
-    const words = `Ordinary: ${act(decision.ordinary)}. Cautious (${levelName()}): ${act(decision.policy)}. Caution ${decision.caution.toFixed(2)}, ${cautionWords(decision.caution)}.`;
+    const same = level.k === level.n ? " Ordinary and cautious are the same here: turn the dial." : "";
+    const words = `Ordinary: ${act(decision.ordinary)}. Cautious (${levelName()}): ${act(decision.policy)}. Caution ${decision.caution.toFixed(2)}, ${cautionWords(decision.caution)}.${same}`;
+    if ($("point-words").textContent !== words) announce(words);
     $("point-words").textContent = words;
-    $("table-chart").setAttribute("aria-label", `What thirty models think each action pays at ${x.toFixed(2)}, ${y.toFixed(2)}. ${words}`);
-  });
+    $("table-chart").setAttribute("aria-label", `What thirty models think each action pays at ${short(x)}, ${short(y)}. ${words}`);
+  }, failed);
 
   // The planes
   function draw() {
@@ -136,6 +155,11 @@ export function openTable() {
   }
 
   // Points
+  /** A place of the plane as the models see it: both axes from -1 to 1, in steps so coarse that equal values stay equal. */
+  const inUnits = ({ x, y }) => {
+    const [left, right, bottom, top] = state.bounds;
+    return [(x - left) / (right - left), (y - bottom) / (top - bottom)].map((share) => Math.round((2 * share - 1) * 2 ** 30) / 2 ** 30);
+  };
   const place = (event, canvas) => {
     const box = canvas.getBoundingClientRect();
     const [left, right, bottom, top] = state.bounds;
@@ -147,7 +171,7 @@ export function openTable() {
       return;
     }
     state.points.push({ ...where, kind });
-    $("live").textContent = `Point of class ${LABELS[kind]} added, ${state.points.length} in all.`;
+    announce(`Point of class ${LABELS[kind]} added, ${state.points.length} in all.`);
     changed();
   };
   for (const canvas of [$("plane-action"), $("plane-caution")]) {
@@ -198,7 +222,6 @@ export function openTable() {
     } catch (error) {
       state.note = error.message; // stays beside what training has to say
       status(error.message);
-      $("live").textContent = error.message;
     }
   }
   $("csv").addEventListener("change", (event) => {
@@ -206,13 +229,15 @@ export function openTable() {
     event.target.value = "";
   });
   const zone = $("dropzone");
-  zone.addEventListener("dragover", (event) => {
-    event.preventDefault();
-    zone.classList.add("over");
-  });
-  zone.addEventListener("dragleave", () => zone.classList.remove("over"));
-  zone.addEventListener("drop", (event) => {
-    event.preventDefault();
+  const drop = (kind, act) =>
+    document.addEventListener(kind, (event) => {
+      if (!state.here || ![...(event.dataTransfer?.types ?? [])].includes("Files")) return;
+      event.preventDefault(); // wherever it falls: the browser would leave the page and open the file
+      act(event);
+    });
+  drop("dragover", () => zone.classList.add("over"));
+  drop("dragleave", (event) => event.relatedTarget || zone.classList.remove("over"));
+  drop("drop", (event) => {
     zone.classList.remove("over");
     open(event.dataTransfer.files[0]);
   });
@@ -263,11 +288,14 @@ function boundsOf(points) {
   const range = (values) => {
     const low = Math.min(...values);
     const high = Math.max(...values);
-    const margin = 0.45 * (high - low || 1);
+    const size = Math.max(Math.abs(low), Math.abs(high));
+    const margin = 0.45 * (high - low > 1e-12 * size ? high - low : size || 1); // one value only: a plane as large as it
     return [low - margin, high + margin];
   };
   return [...range(points.map(({ x }) => x)), ...range(points.map(({ y }) => y))];
 }
+
+const short = (value) => String(Number(value.toPrecision(4)));
 
 function scattered(count, make, seed) {
   const uniform = uniformStream(seed);
