@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from cautious.beliefs.networks.vector import Standardizer, VectorNetwork
 from cautious.beliefs.prior import WIDTH, Prior, checked_width
 from cautious.beliefs.training.loop import train
 from cautious.beliefs.training.problems import ImageTrainingProblem, ModuleTrainingProblem, checked_rewards
+from cautious.beliefs.training.sharding import EnsembleExecutor
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import InvalidInputError
 from cautious.ops.disagreement import model_spread
@@ -50,6 +52,7 @@ def fit_ensemble(
     progress: bool | Progress = True,
     validation_fraction: float = 0.1,
     prior: float | None = None,
+    executor: EnsembleExecutor | None = None,
 ) -> RewardEnsemble:
     """Train M reward models on familiar data: together they are a belief about what each action pays.
 
@@ -81,6 +84,8 @@ def fit_ensemble(
             ensemble. If not given, 0.75 for vectors (where each action's rewards then have a unit of their own) and for a
             module of one's own that takes vectors, 0 for images and other arrays, whose distances say little. The belief
             keeps up to 5,000 familiar states, whitened, to measure distances with; so do its files.
+        executor: What trains the models, with the same bits: a Ray cluster, ``with open_executor("ray") as executor`` of
+            `cautious.experiments.executors.executor`; this process if not given. `device` is then that of the workers.
 
     Returns:
         The trained ensemble. Its `losses` are in the rewards' units, squared.
@@ -100,9 +105,16 @@ def fit_ensemble(
     familiar, held_out = _split(~table.isnan(), validation_fraction, seed)
     weights = None if loss_weights is None else as_float_tensor(loss_weights, "loss_weights")
     problem = _training_problem(network, states[familiar], table[familiar], weights, each_action=width > 0)
-    place = resolve_device(device)
+    place = resolve_device(device) if executor is None else executor.device(str(device))
     folder = None if checkpoint_dir is None else as_folder(checkpoint_dir, "checkpoint_dir")
-    trained = train(problem, settings, device=place, checkpoint_dir=folder, progress=as_progress(progress, "training"))
+    options: dict[str, Any] = {
+        "device": place,
+        "checkpoint_dir": folder,
+        "progress": as_progress(progress, "training"),
+    }
+    trained = (
+        train(problem, settings, **options) if executor is None else executor.train(problem, settings, **options).models
+    )
     if not bool(trained.parameters.isfinite().all()):
         raise InvalidInputError(
             f"learning_rate={settings.learning_rate:g}: training diverged (weights that are not finite); use a smaller one, "

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -41,6 +42,26 @@ class ShardExecutor(Protocol):
             report: Called now and then with (number of a shard, epochs done).
             finished: Called with (number of a shard, the shard on the CPU) as soon as it is done.
         """
+        ...
+
+
+class EnsembleExecutor(Protocol):
+    """What trains a whole ensemble: `experiments.executors.executor.Executor`."""
+
+    def device(self, name: str) -> torch.device:
+        """The device that "auto", "cpu" or "cuda" stands for."""
+        ...
+
+    def train(
+        self,
+        problem: TrainingProblem,
+        settings: TrainingSettings,
+        *,
+        device: torch.device | str,
+        checkpoint_dir: Path | None,
+        progress: Progress | None = None,
+    ) -> Any:
+        """Train all models; `models` of what it returns are what `training.loop.train` returns."""
         ...
 
 
