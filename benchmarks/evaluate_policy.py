@@ -39,7 +39,7 @@ def main() -> None:
         steps, started, used = 0, time.perf_counter(), time.process_time()
         while steps < options.steps:
             _, lengths = evaluate_policy(policy, environment, n_eval_episodes=5, return_episode_rewards=True)
-            steps += sum(lengths)
+            steps += int(np.sum(lengths))
         seconds, cpu = time.perf_counter() - started, time.process_time() - used
         print(
             f"prior {prior:g}: {steps} decisions, {steps / seconds:.0f} a second, {steps / cpu:.0f} a second of CPU time",

@@ -19,9 +19,10 @@ from cautious.beliefs.networks.image import LEARNING_RATE, SIDE, as_images
 from cautious.beliefs.networks.module import ModuleNetwork, as_inputs
 from cautious.beliefs.networks.vector import Standardizer, VectorNetwork
 from cautious.beliefs.prior import WIDTH, Prior, checked_width
+from cautious.beliefs.training.estimate import LongTrainingWarning, advice, is_large
 from cautious.beliefs.training.loop import train
 from cautious.beliefs.training.problems import ImageTrainingProblem, ModuleTrainingProblem, checked_rewards
-from cautious.beliefs.training.sharding import EnsembleExecutor
+from cautious.beliefs.training.sharding import EnsembleExecutor, TrainingJob
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import InvalidInputError
 from cautious.ops.disagreement import model_spread
@@ -107,6 +108,11 @@ def fit_ensemble(
     problem = _training_problem(network, states[familiar], table[familiar], weights, each_action=width > 0)
     place = resolve_device(device) if executor is None else executor.device(str(device))
     folder = None if checkpoint_dir is None else as_folder(checkpoint_dir, "checkpoint_dir")
+    job = TrainingJob(problem, settings, place)
+    if executor is None and progress is not False and is_large(job):
+        sentence = advice(job)
+        if sentence is not None:
+            warnings.warn(sentence, LongTrainingWarning, stacklevel=3)
     options: dict[str, Any] = {
         "device": place,
         "checkpoint_dir": folder,

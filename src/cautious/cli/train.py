@@ -104,6 +104,8 @@ class Train:
         from cautious.beliefs.diagnostics import BeliefWarning
         from cautious.beliefs.ensemble import DESCRIPTION
         from cautious.beliefs.fit import fit_ensemble
+        from cautious.beliefs.training.estimate import LongTrainingWarning
+        from cautious.cli.console import say
         from cautious.errors import InvalidInputError
         from cautious.experiments.executors.executor import open_executor
         from cautious.validation import as_folder
@@ -114,6 +116,10 @@ class Train:
         columns, *dataset = self._dataset()
         outcome = {"action": self.action, "reward": self.reward, "rewards": list(self.rewards)}
         with warnings.catch_warnings(), open_executor(self.engine, self.address) as executor:
+            warnings.simplefilter("always", LongTrainingWarning)
+            warnings.showwarning = lambda message, *_, **__: say(
+                f"warning: {message}"
+            )  # before the training, not after
             warnings.simplefilter("ignore", BeliefWarning)  # `run` prints the same concerns with the diagnosis
             belief = fit_ensemble(
                 *dataset,
