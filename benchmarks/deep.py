@@ -56,7 +56,7 @@ def make_agent(level: str, seed: int) -> KofNPPO:
     """As all of these measurements have it."""
     world, rewards, _ = shipped()
     belief = TableBelief(rewards, lambda features: state_numbers_of(world, features))
-    entropy = {"ent_coef": lambda progress: 0.05 * progress**2}
+    entropy: dict[str, Any] = {"ent_coef": lambda progress: 0.05 * progress**2}
     return KofNPPO("MlpPolicy", make_env(), belief, level, seed=seed, **entropy, **PPO_SETTINGS)
 
 

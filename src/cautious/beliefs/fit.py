@@ -21,7 +21,8 @@ from cautious.beliefs.networks.image import LEARNING_RATE, SIDE, as_images
 from cautious.beliefs.networks.module import ModuleNetwork, as_inputs
 from cautious.beliefs.networks.vector import Standardizer, VectorNetwork
 from cautious.beliefs.prior import WIDTH, Prior, checked_width
-from cautious.beliefs.training.loop import train
+from cautious.beliefs.training.estimate import LongTrainingWarning, advice, is_large
+from cautious.beliefs.training.loop import EnsembleExecutor, TrainingJob, train
 from cautious.beliefs.training.problems import ImageTrainingProblem, ModuleTrainingProblem, checked_rewards
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import InvalidInputError
@@ -54,6 +55,7 @@ def fit_ensemble(
     validation_fraction: float = 0.1,
     prior: float | None = None,
     missing: str = "leave-out",
+    executor: EnsembleExecutor | None = None,
 ) -> RewardEnsemble:
     """Train M reward models on familiar data: together they are a belief about what each action pays.
 
@@ -91,6 +93,8 @@ def fit_ensemble(
             keeps up to 5,000 familiar states, whitened, to measure distances with; so do its files.
         missing: What becomes of a table's rows with an empty cell: "leave-out", or "indicator": they stay, with the column's
             mean in the cell and one more column that says that it was empty; new states may then be empty there, too.
+        executor: What trains the models, with the same bits: a Ray cluster, ``with open_executor("ray") as executor`` of
+            `cautious.experiments.executors.executor`; this process if not given. `device` is then that of the workers.
 
     Returns:
         The trained ensemble. Its `losses` are in the rewards' units, squared.
@@ -111,10 +115,21 @@ def fit_ensemble(
     familiar, held_out = _split(~table.isnan(), validation_fraction, seed)
     weights = None if loss_weights is None else as_float_tensor(loss_weights, "loss_weights")
     problem = _training_problem(network, states[familiar], table[familiar], weights, each_action=width > 0)
-    device_used = resolve_device(device)
+    device_used = resolve_device(device) if executor is None else executor.device(str(device))
     folder = None if checkpoint_dir is None else as_folder(checkpoint_dir, "checkpoint_dir")
-    shown = as_progress(progress, "training")
-    trained = train(problem, settings, device=device_used, checkpoint_dir=folder, progress=shown)
+    job = TrainingJob(problem, settings, device_used)
+    if executor is None and progress is not False and is_large(job):
+        sentence = advice(job)
+        if sentence is not None:
+            warnings.warn(sentence, LongTrainingWarning, stacklevel=3)
+    options: dict[str, Any] = {
+        "device": device_used,
+        "checkpoint_dir": folder,
+        "progress": as_progress(progress, "training"),
+    }
+    trained = (
+        train(problem, settings, **options) if executor is None else executor.train(problem, settings, **options).models
+    )
     if not bool(trained.parameters.isfinite().all()):
         raise InvalidInputError(
             f"learning_rate={settings.learning_rate:g}: training diverged (weights that are not finite); use a smaller one, "

@@ -116,6 +116,11 @@ class Solve:
     needs to be certified, at most 300."""
     seed: int = 0
     """Seed of every random draw: the shuffles of queue sampling."""
+    engine: Literal["local", "ray"] = "local"
+    """With --belief: what decides about the rows: this process, or all machines of a Ray cluster (pip install 'cautious[ray]');
+    the same bits."""
+    address: str | None = None
+    """HOST:PORT of a Ray cluster that this machine is part of, or auto; default: RAY_ADDRESS, or a new one on this machine."""
     out: Path = Path("solution")
     """Folder for policy.safetensors (the best policy; the last iterate and the average unless CautiousPolicy decides; per state
     the action, its caution and the ordinary policy), certificate.json and, for a table, decisions.csv: its rows with the
@@ -124,6 +129,7 @@ class Solve:
     def run(self) -> None:
         """Load, solve, write, and print the tables."""
         from cautious.beliefs.familiar_spread import in_units_of
+        from cautious.errors import InvalidInputError
         from cautious.policy.decision import make_decision, spread_of, with_unjudged
         from cautious.policy.fallback import with_fallback
         from cautious.validation import check_folder
@@ -134,6 +140,10 @@ class Solve:
         if inputs is not None and inputs.rows is not None and not len(inputs.states):
             return self._decide_nothing(inputs, rule)
         by_policy = inputs is not None and mdp is None and self._as_cautious_policy()
+        if not by_policy and (self.engine != "local" or self.address is not None):
+            raise InvalidInputError(
+                f"engine={self.engine!r} divides the rows of --states where CautiousPolicy decides; leave it and --address out."
+            )
         if by_policy:
             assert inputs is not None
             solved, spread = self._decided(inputs)
@@ -329,14 +339,16 @@ class Solve:
     def _decided(self, inputs: DecisionInputs) -> tuple[Solved, Tensor]:
         """Decisions of `CautiousPolicy`, which 'cautious calibrate' guarantees something about; and the models' spread [S]."""
         from cautious.cli.console import progress_bar
+        from cautious.experiments.executors.executor import open_executor
         from cautious.ops.risk import parse_levels
         from cautious.policy.policy import CautiousPolicy
         from cautious.solvers.certificate import Certificate
 
         levels = parse_levels(self.level)
         policy = CautiousPolicy(inputs.belief, levels[0], num_iterations=self.iterations, seed=self.seed)
-        with progress_bar("solving") as progress:
-            cautious, ordinary, gap, lower, spread = policy.solve_rows(inputs.states, levels, progress)
+        with open_executor(self.engine, self.address) as opened, progress_bar("solving") as progress:
+            executor = None if opened.is_local else opened
+            cautious, ordinary, gap, lower, spread = policy.solve_rows(inputs.states, levels, progress, executor)
         several = len(levels) > 1
         lower, upper, gap = (part if several else part[0] for part in (lower, lower + gap, gap))
         best = cautious if several else cautious[0]

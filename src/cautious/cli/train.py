@@ -81,6 +81,10 @@ class Train:
     """Seed of every random draw."""
     device: str = "auto"
     """Where to train: auto, cpu or cuda."""
+    engine: Literal["local", "ray"] = "local"
+    """What trains the models: this process, or all machines of a Ray cluster (pip install 'cautious[ray]'); the same bits."""
+    address: str | None = None
+    """HOST:PORT of a Ray cluster that this machine is part of, or auto; default: RAY_ADDRESS, or a new one on this machine."""
 
     def run(self) -> None:
         """Read, train, save, print the diagnosis."""
@@ -104,7 +108,10 @@ class Train:
         from cautious.beliefs.diagnostics import BeliefWarning
         from cautious.beliefs.ensemble import DESCRIPTION
         from cautious.beliefs.fit import fit_ensemble
+        from cautious.beliefs.training.estimate import LongTrainingWarning
+        from cautious.cli.console import say
         from cautious.errors import InvalidInputError
+        from cautious.experiments.executors.executor import open_executor
         from cautious.validation import as_folder
 
         folder = as_folder(self.out, "out")
@@ -112,7 +119,11 @@ class Train:
             raise InvalidInputError(f"out={str(folder)!r} already holds a belief; choose another folder, or delete it.")
         columns, *dataset = self._dataset()
         outcome = {"action": self.action, "reward": self.reward, "rewards": list(self.rewards)}
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), open_executor(self.engine, self.address) as executor:
+            warnings.simplefilter("always", LongTrainingWarning)
+            warnings.showwarning = lambda message, *_, **__: say(
+                f"warning: {message}"
+            )  # before the training, not after
             warnings.simplefilter("ignore", BeliefWarning)  # `run` prints the same concerns with the diagnosis
             belief = fit_ensemble(
                 *dataset,
@@ -128,6 +139,7 @@ class Train:
                 progress=progress,
                 validation_fraction=self.validation_fraction,
                 prior=self.prior,
+                executor=None if executor.is_local else executor,
             )
         if columns is not None:
             belief.settings |= {KEPT_AS: columns.described(), OUTCOME_KEPT_AS: outcome}

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from cautious.ops.risk import KofN
+from cautious.ops.sums import pairwise_sum
 from cautious.parallel import parallel_map
 from cautious.policy.decision import spread_of
 from cautious.progress import Progress, ProgressTracker, TitledProgress
@@ -107,9 +108,15 @@ def solve_block(policy: CautiousPolicy, states: Any, levels: Sequence[KofN]) -> 
 def with_values(
     rewards: Tensor, levels: Sequence[KofN], policies: Tensor, ordinary: Tensor, gaps: Tensor
 ) -> SolvedStates:
-    """What `CautiousPolicy.solve_states` returned for rewards [M, S, A], with the policies' values and the models' spread."""
-    models = rewards.cpu()
-    values = [level.value((models * own).sum(dim=-1).T) for level, own in zip(levels, policies, strict=True)]
+    """What `CautiousPolicy.solve_states` returned for rewards [M, S, A], with the policies' values and the models' spread.
+
+    Values as of `KofN.value`, but summed in an order that no batch changes.
+    """
+    models = rewards.cpu().double()
+    values = []
+    for level, own in zip(levels, policies, strict=True):
+        returns = pairwise_sum(models * own, dim=-1).T.sort(dim=-1).values.T  # [M, S], each state's from the worst on
+        values.append(pairwise_sum(returns * level.rank_weights(len(models))[:, None]))
     return SolvedStates(policies, ordinary, gaps, torch.stack(values), spread_of(rewards))
 
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -105,6 +105,26 @@ def _default_shard_size(job: TrainingJob, executor: ShardExecutor | None) -> int
         executor.num_workers(job.device),
         multiple=job.problem.models_per_call if job.device.type == "cpu" else 1,
     )
+
+
+class EnsembleExecutor(Protocol):
+    """What trains a whole ensemble: `experiments.executors.executor.Executor`."""
+
+    def device(self, name: str) -> torch.device:
+        """The device that "auto", "cpu" or "cuda" stands for."""
+        ...
+
+    def train(
+        self,
+        problem: TrainingProblem,
+        settings: TrainingSettings,
+        *,
+        device: torch.device | str,
+        checkpoint_dir: Path | None,
+        progress: Progress | None = None,
+    ) -> Any:
+        """Train all models; `models` of what it returns are what `train` returns."""
+        ...
 
 
 def balanced_shard_size(num_models: int, most: int, num_workers: int, multiple: int = 1) -> int:

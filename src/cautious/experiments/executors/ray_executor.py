@@ -44,6 +44,8 @@ RETRIES = 5
 """How often a piece is started again when its worker dies."""
 POLL_SECONDS = 1.0
 """How often the driver looks for results, progress and a request to stop; and how often a worker reports its progress."""
+FEWEST_WAITING = 64
+"""Pieces that are given out at a time, or four per worker if these are more: what waits lies in the cluster's memory."""
 MAX_CALLS = 4
 """Trainings, or whole runs, that run at the same time: each keeps its data in the driver's memory."""
 CONNECT_SECONDS = 30.0
@@ -100,7 +102,7 @@ class RayExecutor:
         settings: TrainingSettings,
         *,
         device: torch.device | str,
-        checkpoint_dir: Path,
+        checkpoint_dir: Path | None,
         progress: Progress | None = None,
     ) -> Training:
         """Train shards on all workers, as many at once as there are workers."""
@@ -166,12 +168,16 @@ class RayExecutor:
         shared_reference, call = ray.put(shared), next(self._num_calls)
         task = ray.remote(run_piece).options(max_retries=RETRIES, scheduling_strategy="SPREAD", **NEEDS[device.type])
         versions = package_versions()
-        waiting = {}
-        for number, piece in enumerate(pieces):
-            tell = None if report is None else PieceProgress(self._progress_actor, call, number)
-            waiting[task.remote(work, shared_reference, piece, tell, device.type, versions)] = number
-        while waiting:
-            ready, _ = ray.wait(list(waiting), timeout=POLL_SECONDS)
+        waiting: dict[Any, int] = {}
+        coming = iter(enumerate(pieces))
+        most = max(FEWEST_WAITING, 4 * self.num_workers(device))
+        while True:
+            for number, piece in itertools.islice(coming, most - len(waiting)):
+                tell = None if report is None else PieceProgress(self._progress_actor, call, number)
+                waiting[task.remote(work, shared_reference, piece, tell, device.type, versions)] = number
+            if not waiting:
+                return
+            ready, _ = ray.wait(list(waiting), num_returns=1, timeout=POLL_SECONDS)
             if self._cancelled.is_set():
                 raise CancelledError
             for reference in ready:
