@@ -123,12 +123,12 @@ class RayExecutor:
         progress: TitledProgress | None = None,
     ) -> Iterator[tuple[Piece, Result]]:
         """Yield pieces as they are finished, with one progress bar for all of them."""
-        tell = titled(progress, title) or (lambda done, total: None)
-        tell(0, len(pieces))
+        show = titled(progress, title) or (lambda done, total: None)
+        show(0, len(pieces))
         results = self.run_tasks(work, shared, pieces, torch.device(device))
         for done, (number, result) in enumerate(results, start=1):
             yield pieces[number], result.value
-            tell(done, len(pieces))
+            show(done, len(pieces))
 
     def run_all(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
         """Each call in a thread of the driver, so that their tasks fill the cluster; one that fails stops all."""
@@ -168,8 +168,8 @@ class RayExecutor:
         versions = package_versions()
         waiting = {}
         for number, piece in enumerate(pieces):
-            tell = None if report is None else PieceProgress(self._progress_actor, call, number)
-            waiting[task.remote(work, shared_reference, piece, tell, device.type, versions)] = number
+            piece_progress = None if report is None else PieceProgress(self._progress_actor, call, number)
+            waiting[task.remote(work, shared_reference, piece, piece_progress, device.type, versions)] = number
         while waiting:
             ready, _ = ray.wait(list(waiting), timeout=POLL_SECONDS)
             if self._cancelled.is_set():
