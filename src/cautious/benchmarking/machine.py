@@ -112,12 +112,12 @@ TASKS = ("ask-for-help", "non-obvious", "help-if-available", "data-extent", "dri
 SCALES = ("smoke", "small", "paper")
 
 
-def estimates(rates: Rates, device: torch.device, tell: Progress | None = None) -> dict[str, dict[str, float]]:
+def estimates(rates: Rates, device: torch.device, progress: Progress | None = None) -> dict[str, dict[str, float]]:
     """About how many seconds each task takes at each scale."""
     seconds: dict[str, dict[str, float]] = {task: {} for task in TASKS}
     for number, (task, scale) in enumerate(itertools.product(TASKS, SCALES)):
-        if tell is not None:
-            tell(number, len(TASKS) * len(SCALES))
+        if progress is not None:
+            progress(number, len(TASKS) * len(SCALES))
         if task == "driving":
             seconds[task][scale] = driving_seconds(experiment_at(scale), rates)
         else:

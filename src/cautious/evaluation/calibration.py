@@ -217,19 +217,20 @@ def _calibrated_level(
     else:
         shown, bounded = partial(above_p_value, threshold=at_most), partial(mean_upper_bound, delta=limit)
     tried, chosen = [], 0
-    for number, own in enumerate(losses):
+    for number, level_losses in enumerate(losses):
         value = shown(counted[number]) if number else 0.0  # the ordinary level never departs
-        tried.append((str(KofN(n - number, n)), float(own.mean()), value))
+        tried.append((str(KofN(n - number, n)), float(level_losses.mean()), value))
         if value > limit:
             break
         chosen = number
-    own = losses[chosen]
+    chosen_losses = losses[chosen]
     if chosen == 0 < n - 1:
-        _warn_of_no_caution(_too_few(len(own), at_most, confidence, guarantee), len(own), at_most, tried[-1], measure)
+        count = len(chosen_losses)
+        _warn_of_no_caution(_too_few(count, at_most, confidence, guarantee), count, at_most, tried[-1], measure)
     bound = min(bounded(counted[chosen]), at_most) if chosen else 0.0
-    level, rate = KofN(n - chosen, n), float(own.mean())
+    level, rate = KofN(n - chosen, n), float(chosen_losses.mean())
     return Calibration(
-        level, rate, bound, at_most, confidence, tuple(tried), str(measure), len(own), None, str(guarantee)
+        level, rate, bound, at_most, confidence, tuple(tried), str(measure), len(chosen_losses), None, str(guarantee)
     )
 
 

@@ -111,8 +111,8 @@ def _table(table: Table) -> str:
         labels, numbers = row[: table.num_labels], row[table.num_labels :]
         new = table.num_labels > 1 and labels[:-1] != before
         before = labels[:-1]
-        said = labels if new or table.num_labels == 1 else ("",) * (len(labels) - 1) + labels[-1:]
-        cells = [f"<td>{html.escape(label)}</td>" for label in said]
+        shown = labels if new or table.num_labels == 1 else ("",) * (len(labels) - 1) + labels[-1:]
+        cells = [f"<td>{html.escape(label)}</td>" for label in shown]
         cells += [f'<td class="number">{html.escape(number)}</td>' for number in numbers]
         rows.append(f"<tr{' class=first' if new else ''}>{''.join(cells)}</tr>")
     return (

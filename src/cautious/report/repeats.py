@@ -61,7 +61,7 @@ def tallied(ledgers: Mapping[int, Sequence[ClaimResult]]) -> list[Tally]:
     for seed, verdicts in ledgers.items():
         for verdict in verdicts:
             by_claim.setdefault(verdict.claim, {})[seed] = verdict
-    return [Tally(claim, next(iter(own.values())).says, own) for claim, own in by_claim.items()]
+    return [Tally(claim, next(iter(by_seed.values())).says, by_seed) for claim, by_seed in by_claim.items()]
 
 
 def write_tallies(folder: Path, experiment: str, tallies: Sequence[Tally]) -> Path:

@@ -169,8 +169,8 @@ def _joined(rows: list[Row], num_states: int, num_actions: int, start: Tensor) -
     pair = torch.tensor([state * num_actions + action for state, action, *_ in rows])
     target = torch.tensor([num_states if row[5] else row[2] for row in rows])
     chance = torch.tensor([row[3] for row in rows], dtype=torch.float64)
-    paid = torch.tensor([row[4] for row in rows], dtype=torch.float64)
-    rewards = torch.zeros(num_states * num_actions, dtype=torch.float64).index_add_(0, pair, chance * paid)
+    outcome_rewards = torch.tensor([row[4] for row in rows], dtype=torch.float64)
+    rewards = torch.zeros(num_states * num_actions, dtype=torch.float64).index_add_(0, pair, chance * outcome_rewards)
     if ends:
         last = num_states * num_actions + torch.arange(num_actions)
         pair, target = torch.cat([pair, last]), torch.cat([target, torch.full((num_actions,), num_states)])

@@ -125,12 +125,12 @@ class RayExecutor:
         progress: TitledProgress | None = None,
     ) -> Iterator[tuple[Piece, Result]]:
         """Yield pieces as they are finished, with one progress bar for all of them."""
-        tell = titled(progress, title) or (lambda done, total: None)
-        tell(0, len(pieces))
+        show = titled(progress, title) or (lambda done, total: None)
+        show(0, len(pieces))
         results = self.run_tasks(work, shared, pieces, torch.device(device))
         for done, (number, result) in enumerate(results, start=1):
             yield pieces[number], result.value
-            tell(done, len(pieces))
+            show(done, len(pieces))
 
     def run_all(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
         """Each call in a thread of the driver, so that their tasks fill the cluster; one that fails stops all."""
@@ -173,8 +173,8 @@ class RayExecutor:
         most = max(FEWEST_WAITING, 4 * self.num_workers(device))
         while True:
             for number, piece in itertools.islice(coming, most - len(waiting)):
-                tell = None if report is None else PieceProgress(self._progress_actor, call, number)
-                waiting[task.remote(work, shared_reference, piece, tell, device.type, versions)] = number
+                piece_progress = None if report is None else PieceProgress(self._progress_actor, call, number)
+                waiting[task.remote(work, shared_reference, piece, piece_progress, device.type, versions)] = number
             if not waiting:
                 return
             ready, _ = ray.wait(list(waiting), num_returns=1, timeout=POLL_SECONDS)

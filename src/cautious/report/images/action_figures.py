@@ -121,8 +121,8 @@ def samples_figure(store: Store, images: str, bit: bool | None = None) -> Figure
     figure, panels = grid(3, 2 * count, width=1.9, height=1.75)
     for kind in range(2):
         for number in range(count):
-            own = {name: arrays[f"samples-{name}"][kind, number] for name in SAMPLE}
-            _plot_sample(panels[:, kind * count + number], run, images, own)
+            sample = {name: arrays[f"samples-{name}"][kind, number] for name in SAMPLE}
+            _plot_sample(panels[:, kind * count + number], run, images, sample)
     words = "asks for help" if run.task.help_action is not None else "departs from ordinary"
     for kind, much in enumerate(("most", "least")):
         first = panels[0][kind * count]
@@ -141,15 +141,15 @@ def samples_figure(store: Store, images: str, bit: bool | None = None) -> Figure
 SAMPLE = ("images", "labels", "policy", "ordinary", "quantiles")
 
 
-def _plot_sample(column: np.ndarray, run: ImageRun, images: str, own: dict[str, Tensor]) -> None:
-    column[0].imshow(own["images"].numpy(), cmap="gray_r", vmin=0, vmax=255)
-    column[0].set_title(LABELS[images][int(own["labels"])], fontsize=9)
+def _plot_sample(column: np.ndarray, run: ImageRun, images: str, sample: dict[str, Tensor]) -> None:
+    column[0].imshow(sample["images"].numpy(), cmap="gray_r", vmin=0, vmax=255)
+    column[0].set_title(LABELS[images][int(sample["labels"])], fontsize=9)
     column[0].set_xticks([])
     column[0].set_yticks([])
-    plot_predictions(column[1], own["quantiles"].numpy())
+    plot_predictions(column[1], sample["quantiles"].numpy())
     places = np.arange(run.task.num_actions)
-    column[2].bar(places - 0.2, 100 * own["policy"].numpy(), width=0.4, color=CAUTIOUS)
-    column[2].bar(places + 0.2, 100 * own["ordinary"].numpy(), width=0.4, color=ORDINARY)
+    column[2].bar(places - 0.2, 100 * sample["policy"].numpy(), width=0.4, color=CAUTIOUS)
+    column[2].bar(places + 0.2, 100 * sample["ordinary"].numpy(), width=0.4, color=ORDINARY)
     column[2].set_ylim(0, 105)
     names = ["H" if name == "help" else name for name in action_labels(run)]
     for axes in column[1:]:

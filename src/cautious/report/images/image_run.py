@@ -110,12 +110,12 @@ class ImageRun:
 
     @property
     def origins(self) -> dict[str, str]:
-        """Where each set came from, as far as the run records it; for early manifests, as its stages record it."""
+        """Where each set came from, as far as the run records it; in its manifest, or (results/ask-for-help and others) in its stages."""
         if "origins" in self.store.manifest:
             return dict(self.store.manifest["origins"])
-        found = {name: self.measured(self.main, name, self.bits[0]) for name in self.sets}
-        told = {f"{name}, test": seen.numbers.get("origin") for name, seen in found.items() if seen is not None}
-        return {name: origin for name, origin in told.items() if origin is not None}
+        by_set = {name: self.measured(self.main, name, self.bits[0]) for name in self.sets}
+        recorded = {f"{name}, test": part.numbers.get("origin") for name, part in by_set.items() if part is not None}
+        return {name: origin for name, origin in recorded.items() if origin is not None}
 
     @property
     def novel(self) -> list[str]:

@@ -85,9 +85,9 @@ def _novel_rows(
             factor = 1 if name in (INDEX, INDEX_HELP_AS_ZERO) else 100
             cells = [*measured.runs(regime, name), arrays[f"optim-{name}"].double()]
             yield (heading, *(mean_and_spread(factor * cell) for cell in cells))
-    said = [paper_help(REGIMES[regime], images, level) for level in measured.levels]
-    if variant == "help-0.25" and any(value is not None for value in said):
-        yield ("help, %, paper", *(ABSENT if value is None else f"{value:g}" for value in said), ABSENT)
+    printed = [paper_help(REGIMES[regime], images, level) for level in measured.levels]
+    if variant == "help-0.25" and any(value is not None for value in printed):
+        yield ("help, %, paper", *(ABSENT if value is None else f"{value:g}" for value in printed), ABSENT)
 
 
 def settings_table(run: ImageRun) -> Table:

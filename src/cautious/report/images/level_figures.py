@@ -198,9 +198,9 @@ def convergence_figure(store: Store, variant: str, bit: bool | None = None) -> F
 def plot_convergence(axes: Axes, values: np.ndarray, levels: list[str]) -> None:
     """[L, R, T]: one thin line per run, a bold one for their mean."""
     iterations = np.arange(1, values.shape[-1] + 1)
-    for own, colour in zip(values, colours_of(levels).values(), strict=True):
-        axes.plot(iterations, own.T, color=colour, lw=0.5, alpha=0.5)
-        axes.plot(iterations, own.mean(axis=0), color=colour, lw=1.8)
+    for runs, colour in zip(values, colours_of(levels).values(), strict=True):
+        axes.plot(iterations, runs.T, color=colour, lw=0.5, alpha=0.5)
+        axes.plot(iterations, runs.mean(axis=0), color=colour, lw=1.8)
     tidy(axes)
 
 
