@@ -19,3 +19,10 @@ for name, task in {
         max_episode_steps=100,
         kwargs={"task": task},
     )
+
+gymnasium.register(
+    id="cautious/Terrains-v0",
+    entry_point="cautious.worlds.envs.terrains_env:TerrainsEnv",
+    vector_entry_point="cautious.worlds.envs.terrains_env:TerrainsVectorEnv",
+    max_episode_steps=100,
+)
