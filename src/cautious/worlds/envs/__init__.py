@@ -26,3 +26,9 @@ gymnasium.register(
     vector_entry_point="cautious.worlds.envs.terrains_env:TerrainsVectorEnv",
     max_episode_steps=100,
 )
+gymnasium.register(
+    id="cautious/WideDriving-v0",
+    entry_point="cautious.worlds.envs.wide_driving_env:WideDrivingEnv",
+    vector_entry_point="cautious.worlds.envs.wide_driving_env:WideDrivingVectorEnv",
+    max_episode_steps=500,
+)
