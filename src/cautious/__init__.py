@@ -28,6 +28,7 @@ _HOMES = {
     "solve_bandit": "cautious.solvers.solve",
     "solve_mdp": "cautious.solvers.solve",
     "optimal_policy": "cautious.solvers.optimal",
+    "KofNPPO": "cautious.rl.kofn_ppo",
     "driving_world": "cautious.worlds.driving",
     "DrivingWorld": "cautious.worlds.driving",
     "solve_exact": "cautious.solvers.exact",
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from cautious.policy.decision import Decision
     from cautious.policy.fallback import FallbackRule
     from cautious.policy.policy import CautiousPolicy
+    from cautious.rl.kofn_ppo import KofNPPO
     from cautious.solvers.certificate import Certificate
     from cautious.solvers.exact import solve_exact
     from cautious.solvers.optimal import optimal_policy

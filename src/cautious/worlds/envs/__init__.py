@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import gymnasium
 
-gymnasium.register(id="cautious/Driving-v0", entry_point="cautious.worlds.envs.driving_env:DrivingEnv")
+gymnasium.register(
+    id="cautious/Driving-v0",
+    entry_point="cautious.worlds.envs.driving_env:DrivingEnv",
+    vector_entry_point="cautious.worlds.envs.driving_vector:DrivingVectorEnv",
+)
 for name, task in {
     "AskForHelp": "ask-for-help",
     "NonObvious": "non-obvious",
