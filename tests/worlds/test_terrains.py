@@ -6,7 +6,6 @@ import gymnasium
 import numpy as np
 import pytest
 import stable_baselines3.common.env_checker
-import torch
 from gymnasium.utils.env_checker import check_env
 
 import cautious  # noqa: F401  (registers the ids)
@@ -18,7 +17,6 @@ from cautious.worlds.terrains import (
     GOAL,
     KNOWN,
     SIZE,
-    START,
     cell_number,
     logged_terrain_rewards,
     possible_truths,
@@ -39,32 +37,45 @@ class EveryUniform:
     def random(self, count: int) -> np.ndarray:
         return (np.arange(count) + 0.5) / count
 
+    def integers(self, high: int, size: int) -> np.ndarray:
+        return np.arange(size) % high
+
 
 @pytest.mark.parametrize("slip", [0.0, 0.1, 0.5])
 def test_steps_are_those_of_the_twin(slip):
     """In every state, for every action, exactly: 400 equal parts of [0, 1) hit each direction's share without a rest."""
     world = terrain_world(layout=1, slip=slip)
     expected = world.mdp.transitions.to_dense().numpy()
+    true = world.state_rewards(world.kind_rewards)
     for state in range(world.num_states):
         for action in range(len(ACTIONS)):
-            cells, actions = np.full(400, state), np.full(400, action)
-            following, happened = world.step(cells, actions, EveryUniform())
+            following, happened = world.step(np.full(400, state), np.full(400, action), EveryUniform())
+            assert (happened["reward"] == float(true[state, action])).all()
+            if state == cell_number(GOAL):  # the next parcel is drawn, from the parcels of the twin
+                assert set(following) == set(np.flatnonzero(expected[state, action]))
+                continue
             share = np.bincount(following, minlength=world.num_states) / 400
             assert np.allclose(share, expected[state, action], rtol=0, atol=1e-12)
-            true = world.state_rewards(world.kind_rewards)[state, action]
-            assert (happened["reward"] == float(true)).all()
+
+
+def test_parcels_are_drawn_as_in_the_twin():
+    world = terrain_world(layout=1)
+    drawn = np.bincount(world.start(46_000, np.random.default_rng(0)), minlength=world.num_states) / 46_000
+    chances = world.mdp.initial_state_dist.numpy()
+    assert (np.abs(drawn - chances) <= 5 * np.sqrt(chances * (1 - chances) / 46_000) + 1e-12).all()
+    assert (chances[world.kinds >= len(KNOWN)] == 0).all()
+    assert (world.mdp.transitions.to_dense()[cell_number(GOAL), 0].numpy() == chances).all()
 
 
 def test_a_way_by_hand():
-    """Without slips: eight steps to the right lead to the goal, which pays and leads back."""
+    """Without slips: from the right edge four steps to the left lead to the depot, which pays."""
     env = gymnasium.make("cautious/Terrains-v0", slip=0.0).unwrapped
     env.reset(seed=0)
-    rewards = [env.step(1)[1] for _ in range(SIZE)]
-    assert rewards[0] == KNOWN["road"]
-    assert rewards[-1] == DELIVERY + KNOWN["road"]
-    assert env.state.tolist() == [cell_number(START)]
-    world = env.world
-    assert rewards[1:-1] == [world.kind_rewards[world.kinds[cell_number((START[0], column))]] for column in range(1, 8)]
+    env.state = np.array([cell_number((SIZE // 2, SIZE - 1))])
+    steps = [env.step(3) for _ in range(5)]
+    assert [reward for _, reward, *_ in steps] == [0.0, 0.0, 0.0, 0.0, DELIVERY]
+    assert [info["delivery"] for *_, info in steps] == [0.0, 0.0, 0.0, 0.0, 1.0]
+    assert env.state[0] in env.world.parcels
 
 
 def rollout(seed: int) -> tuple[list, list]:
@@ -99,14 +110,16 @@ def test_many_copies_move_as_one_does():
 
 
 def test_only_the_copies_of_a_mask_start_anew():
-    many = gymnasium.make_vec("cautious/Terrains-v0", num_envs=3, slip=0.0)
-    start = many.reset(seed=0)[0]
-    for _ in range(3):
-        seen, *_ = many.step(np.full(3, 2))
-    again, _ = many.reset(options={"reset_mask": np.array([True, False, True])})
-    assert (again[[0, 2]] == start[[0, 2]]).all()
-    assert (again[1] == seen[1]).all()
-    assert not (seen == start).all(axis=1).any()
+    many = gymnasium.make_vec("cautious/Terrains-v0", num_envs=64, max_episode_steps=2)
+    many.reset(seed=0)
+    many.step(np.full(64, 2))
+    seen, _, _, ended, _ = many.step(np.full(64, 2))
+    assert ended.all()
+    mask = np.arange(64) % 2 == 0
+    again, _ = many.reset(options={"reset_mask": mask})
+    assert (again[~mask] == seen[~mask]).all()
+    assert (again[mask] != seen[mask]).any(axis=1).mean() > 0.8  # a new parcel may lie in the old cell
+    assert (many.step(np.full(64, 2))[3] == ~mask).all()
 
 
 def test_half_of_the_unseen_kinds_are_harmful_and_each_lies_on_the_map():
@@ -127,17 +140,14 @@ def test_the_log_has_no_unseen_kind():
     assert np.allclose(rewards[:, 0], kinds[:, : len(KNOWN)] @ list(KNOWN.values()), rtol=0, atol=0.3)
 
 
-def test_the_known_way_round_pays_the_hand_worked_value():
-    """All unseen ground forbidden, no slips, mud inside: 4 up, 8 right, 4 down; goal on step 17, over 15 cells of gravel."""
+def test_the_ordinary_optimum_pays_the_hand_worked_value():
+    """No slips, all ground alike: a parcel d steps away is worth γ^d of one in the depot, which pays 5 and brings the next."""
     world = terrain_world(layout=1, slip=0.0)
-    rewards = world.state_rewards(np.concatenate([list(KNOWN.values()), np.full(6, -100.0)]))
-    inside = np.isin(world.kinds, [list(KNOWN).index("gravel")], invert=True)
-    inside[[cell_number(START), cell_number(GOAL)]] = False
-    rewards[torch.from_numpy(inside)] = -100.0
-    gamma, value = 0.95, 0.0
-    trip = [0.0, *[KNOWN["gravel"]] * 15, DELIVERY]
-    value = sum(gamma**t * paid for t, paid in enumerate(trip)) / (1 - gamma ** len(trip))
-    assert float(optimal_policy(world.mdp, rewards).expected_return) == pytest.approx((1 - gamma) * value, abs=1e-12)
+    optimum = optimal_policy(world.mdp, world.state_rewards(np.zeros(world.num_kinds)))
+    rows, columns = np.divmod(world.parcels, SIZE)
+    later = np.mean(0.95 ** (abs(rows - SIZE // 2) + abs(columns - SIZE // 2)))
+    depot = 0.05 * DELIVERY / (1 - 0.95 * later)
+    assert float(optimum.expected_return) == pytest.approx(later * depot, abs=1e-12)
 
 
 def test_bad_arguments_are_refused():

@@ -1,7 +1,7 @@
 """A belief about the wide road, trained on a log of its familiar part: a small network on what lies around the car.
 
-As in the paper's driving experiment the models see pavement, ditches and obstacles, and met obstacles in the ditches only; there
-a plain ensemble (no prior) is what the paper uses. Here a model sees the state and says what each action pays, since the next
+As in the paper's driving experiment the models see pavement, ditches and obstacles, met obstacles in the ditches only, and are
+a plain ensemble without a prior. Unlike there, a model sees the state and says what each action pays, since the next
 state of a pair (s, s') would have to be drawn among too many.
 """
 

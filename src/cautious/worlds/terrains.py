@@ -1,4 +1,4 @@
-"""A grid of terrains: parcels are carried across ground of known kinds, and of kinds that no reward was ever logged for.
+"""A grid of terrains: parcels are carried over ground of known kinds, and of kinds that no reward was ever logged for.
 
 Half of the unseen kinds are harmful, half are good, and nothing about one says anything about another: each is a doubt of its
 own. The rules here (`TerrainWorld.step`, one call for many carriers at once) serve the Gymnasium environments; the exact MDP
@@ -25,7 +25,12 @@ from cautious.worlds.mdp import TabularMDP
 
 SIZE = 9
 """Rows and columns."""
-START, GOAL = (SIZE // 2, 0), (SIZE // 2, SIZE - 1)
+CENTRE = SIZE // 2
+GOAL = (CENTRE, CENTRE)
+ROAD = tuple((CENTRE, column) for column in range(CENTRE, SIZE))
+"""The known way to the depot, from the right edge."""
+EDGE = np.array([row * SIZE + column for row in range(SIZE) for column in range(SIZE) if {row, column} & {0, SIZE - 1}])
+"""Cells of known ground around the field."""
 ACTIONS = ("up", "right", "down", "left", "stay")
 STEPS = np.array([(-1, 0), (0, 1), (1, 0), (0, -1), (0, 0)])
 DISCOUNT = 0.95
@@ -34,10 +39,10 @@ KNOWN = {"road": 0.0, "gravel": -0.1, "grass": -0.2, "sand": -0.4, "mud": -1.0}
 """Kinds that rewards were logged for, with what a step on each pays."""
 GOOD, HARMFUL = 0.4, -1.0
 """What a step on an unseen kind pays: one or the other, which nobody can know."""
-DELIVERY = 10.0
-"""What a parcel at the goal pays. It is agreed, not learned: every reward model adds the same."""
+DELIVERY = 5.0
+"""What a parcel at the depot pays. It is agreed, not learned: every reward model adds the same."""
 
-NUM_PATCHES, SHARE_OF_UNSEEN, SCATTERED = 16, 0.6, 0.3
+NUM_PATCHES, SHARE_OF_UNSEEN, SCATTERED = 16, 0.75, 0.3
 """Of a map: patches of one kind each, how many of them are unseen, and the share of cells drawn anew one by one."""
 
 
@@ -74,26 +79,34 @@ class TerrainWorld:
 
     @cached_property
     def targets(self) -> np.ndarray:
-        """The cell that each action leads to if the step does not slip, [S, A]; from the goal, the start (the next parcel)."""
+        """The cell that each action leads to if the step does not slip, [S, A]; against the edge one stays."""
         rows, columns = np.divmod(np.arange(self.num_states), SIZE)
-        following = np.stack([rows, columns], axis=-1)[:, None] + STEPS
-        row, column = np.moveaxis(following.clip(0, SIZE - 1), -1, 0)  # against the edge one stays
-        cells = row * SIZE + column
-        cells[cell_number(GOAL)] = cell_number(START)
-        return cells
+        row, column = np.moveaxis(np.stack([rows, columns], axis=-1)[:, None] + STEPS, -1, 0).clip(0, SIZE - 1)
+        return row * SIZE + column
+
+    @cached_property
+    def parcels(self) -> np.ndarray:
+        """Cells in which a parcel may lie, each as likely: all known ground but the depot."""
+        known = self.kinds < len(KNOWN)
+        known[cell_number(GOAL)] = False
+        return np.flatnonzero(known)
 
     @cached_property
     def mdp(self) -> TabularMDP:
-        """The exact twin of the environment: a step slips with probability `slip`, then each direction is as likely."""
-        num_actions = len(ACTIONS)
-        rows = np.arange(self.num_states * num_actions)
-        chances = [np.full(len(rows), 1 - self.slip)] + [np.full(len(rows), self.slip / 4)] * 4
-        cells = [self.targets.ravel()] + [np.repeat(self.targets[:, way], num_actions) for way in range(4)]
-        entries = (np.concatenate(chances), (np.tile(rows, 5), np.concatenate(cells)))
-        matrix = scipy.sparse.csr_array(entries, shape=(len(rows), self.num_states))
+        """The exact twin of the environment: a step slips with probability `slip`, then each direction is as likely.
+
+        From the depot every action leads to the next parcel.
+        """
+        matrix = np.zeros((self.num_states, self.num_actions, self.num_states))
+        for cell in range(self.num_states):
+            for action in range(self.num_actions):
+                matrix[cell, action, self.targets[cell, action]] += 1 - self.slip
+                for way in range(4):
+                    matrix[cell, action, self.targets[cell, way]] += self.slip / 4
         start = np.zeros(self.num_states)
-        start[cell_number(START)] = 1
-        return TabularMDP(matrix, start, DISCOUNT)
+        start[self.parcels] = 1 / len(self.parcels)
+        matrix[cell_number(GOAL)] = start
+        return TabularMDP(scipy.sparse.csr_array(matrix.reshape(-1, self.num_states)), start, DISCOUNT)
 
     @property
     def num_actions(self) -> int:
@@ -105,9 +118,9 @@ class TerrainWorld:
         """F: the row, the column and the kind underfoot, each one-hot."""
         return 2 * SIZE + self.num_kinds
 
-    def start(self, count: int) -> np.ndarray:
+    def start(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """Cells of `count` carriers at the beginning, [B]."""
-        return np.full(count, cell_number(START))
+        return self.parcels[rng.integers(len(self.parcels), size=count)]
 
     def step(
         self, cells: np.ndarray, actions: np.ndarray, rng: np.random.Generator
@@ -126,7 +139,9 @@ class TerrainWorld:
             "harm": np.concatenate([np.zeros(len(KNOWN)), self.harmful])[kinds],
             "delivery": delivers.astype(float),
         }
-        return self.targets[cells, ways], happened
+        following = self.targets[cells, ways]
+        following[delivers] = self.start(int(delivers.sum()), rng)
+        return following, happened
 
     def observe(self, cells: np.ndarray) -> np.ndarray:
         """What a carrier sees in each cell, [B] -> [B, F], float32."""
@@ -151,7 +166,8 @@ class TerrainWorld:
 def terrain_world(layout: int = 0, num_unseen: int = 6, slip: float = 0.1) -> TerrainWorld:
     """The map number `layout`, with half of its unseen kinds harmful (one unseen kind alone is so in half of the maps).
 
-    The edge of the map is gravel, so that there is always a known way round: twice as long as the way across.
+    The edge of the map is gravel, and a road leads from its right side to the depot in the middle: there is always a known way,
+    and mostly a much shorter one over unseen ground.
 
     >>> world = terrain_world(layout=3)
     >>> world.mdp, int(world.harmful.sum())
@@ -173,9 +189,8 @@ def terrain_world(layout: int = 0, num_unseen: int = 6, slip: float = 0.1) -> Te
     sites = rng.uniform(0.5, SIZE - 1.5, (len(patches), 2))
     kinds = patches[((cells[:, None] - sites) ** 2).sum(axis=-1).argmin(axis=1)]
     kinds = np.where(rng.random(len(kinds)) < SCATTERED, rng.choice(patches, len(kinds)), kinds)
-    edge = (cells == 0).any(axis=1) | (cells == SIZE - 1).any(axis=1)
-    kinds = np.where(edge, list(KNOWN).index("gravel"), kinds)
-    kinds[[cell_number(START), cell_number(GOAL)]] = list(KNOWN).index("road")
+    kinds[EDGE] = list(KNOWN).index("gravel")
+    kinds[[cell_number(place) for place in ROAD]] = list(KNOWN).index("road")
     return TerrainWorld(kinds, num_unseen, _drawn_truth(rng, num_unseen), float(slip))
 
 

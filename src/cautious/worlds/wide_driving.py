@@ -94,8 +94,8 @@ class WideDriving:
         right = self.num_columns // 2 if self.novel else self.num_columns - 1
         return np.repeat([0, right], self.obstacles_per_half)
 
-    def start(self, count: int) -> np.ndarray:
-        """`count` cars at a standstill, just right of the middle, with nothing in view."""
+    def start(self, count: int, rng: np.random.Generator | None = None) -> np.ndarray:
+        """`count` cars at a standstill, just right of the middle, with nothing in view: nothing is drawn."""
         states = np.zeros((count, 2 + 2 * self.num_obstacles), dtype=np.int64)
         states[:, 0] = self.num_columns // 2
         states[:, 2 : 2 + self.num_obstacles] = HIDDEN

@@ -26,7 +26,7 @@ class BatchRules(Protocol):
     def observation_size(self) -> int:
         """F."""
 
-    def start(self, count: int) -> np.ndarray:
+    def start(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """States at the beginning, [B, ...]."""
 
     def step(
@@ -51,12 +51,12 @@ class BatchEnv(gymnasium.Env[Any, Any]):
         """Keep the rules; the state is drawn by `reset`."""
         self.rules = rules
         self.observation_space, self.action_space = _spaces(rules)
-        self.state = rules.start(1)
+        self.state = rules.start(1, np.random.default_rng(0))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Back to the start."""
+        """Begin anew."""
         super().reset(seed=seed)
-        self.state = self.rules.start(1)
+        self.state = self.rules.start(1, self.np_random)
         return self.rules.observe(self.state)[0], {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -88,15 +88,16 @@ class BatchVectorEnv(VectorEnv[Any, Any, Any]):
         self.single_observation_space, self.single_action_space = _spaces(rules)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self.states, self._ages = rules.start(self.num_envs), np.zeros(self.num_envs, dtype=np.int64)
+        self.states = rules.start(self.num_envs, np.random.default_rng(0))  # until `reset` draws others
+        self._ages = np.zeros(self.num_envs, dtype=np.int64)
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """All copies back to the start, or those of `options={"reset_mask": truth values [num_envs]}`."""
+        """All copies begin anew, or those of `options={"reset_mask": truth values [num_envs]}`."""
         super().reset(seed=seed[0] if isinstance(seed, list) else seed)
         mask = np.asarray(option(options, "reset_mask", np.ones(self.num_envs, dtype=bool)), dtype=bool)
-        self.states[mask], self._ages[mask] = self.rules.start(int(mask.sum())), 0
+        self.states[mask], self._ages[mask] = self.rules.start(int(mask.sum()), self.np_random), 0
         return self.rules.observe(self.states), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
