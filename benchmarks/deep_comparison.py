@@ -29,6 +29,7 @@ from cautious.beliefs.terrains import fit_terrain_belief
 from cautious.experiments.store import provenance_line
 from cautious.worlds.terrains import logged_terrain_rewards, terrain_world
 
+FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 NUM_MAPS = 20
 NARROW_PRIOR = 0.047
 """Width of the default prior at which its models differ about unseen kinds as much as those of `fit_terrain_belief`."""
@@ -105,11 +106,40 @@ def run_exact(out: Path) -> None:
         append(path, row)
 
 
+LEARNED_MAP, LEARNED_SEEDS, WIDE_SEEDS = 0, range(10), range(5)
+WIDE_PROBABILITY = 0.1
+"""Of obstacles on the wide road, per hidden obstacle and newly seen row."""
+
+
+def run_learned(out: Path, only: str | None, layout: int) -> None:
+    """Learn what is not in the file yet."""
+    from benchmarks.deep_learned import learned_rows
+
+    path = out / "learned.jsonl"
+    known = {(row["map"], row["rule"], row["dial"], row["seed"]) for row in rows_of(path)}
+    for row in learned_rows(layout, independent(6), LEARNED_SEEDS, known, only):
+        append(path, row)
+        print(row, flush=True)
+
+
+def run_wide(out: Path) -> None:
+    """Learn what is not in the file yet."""
+    from benchmarks.deep_learned import wide_rows
+
+    path = out / "wide.jsonl"
+    known = {(row["level"], row["seed"]) for row in rows_of(path)}
+    for row in wide_rows(out / "wide-belief", WIDE_PROBABILITY, WIDE_SEEDS, known):
+        append(path, row)
+        print(row, flush=True)
+
+
 def main() -> None:
     """Run one part."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=["exact", "learned", "wide", "figures"])
     parser.add_argument("--out", type=Path, default=Path("results/deep-comparison"))
+    parser.add_argument("--only", help='of "learned": one rule with its dial, such as "k-of-N 1-of-20"')
+    parser.add_argument("--map", type=int, default=LEARNED_MAP, help='of "learned"')
     options = parser.parse_args()
     warnings.simplefilter("ignore", BeliefWarning)
     torch.set_num_threads(1)
@@ -117,6 +147,15 @@ def main() -> None:
     print(provenance_line(), flush=True)
     if options.part == "exact":
         run_exact(options.out)
+    elif options.part == "learned":
+        run_learned(options.out, options.only, options.map)
+    elif options.part == "wide":
+        run_wide(options.out)
+    else:
+        from benchmarks.deep_figures import write
+
+        for line in write(options.out, FIGURES, rows_of):
+            print(line)
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ FORBIDDEN = -100.0
 ITERATIONS = 300
 """Of `solve_mdp`; the certificate says what they leave open."""
 
-LEVELS = tuple(f"{k}-of-20" for k in (20, 15, 10, 7, 5, 3, 2, 1)) + ("1-of-40", "1-of-100")
+LEVELS = (*(f"{k}-of-20" for k in (20, 15, 10, 7, 5, 3, 2, 1)), "1-of-40", "1-of-100")
 DEVIATIONS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0)
-BROIL = tuple((weight, 0.95) for weight in (0.75, 0.5, 0.25, 0.0)) + ((0.0, 0.9), (0.0, 0.75), (0.0, 0.5), (0.0, 0.99))
+BROIL = ((0.75, 0.95), (0.5, 0.95), (0.25, 0.95), (0.0, 0.5), (0.0, 0.75), (0.0, 0.9), (0.0, 0.95), (0.0, 0.99))
 
 
 @dataclass(frozen=True)
