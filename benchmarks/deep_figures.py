@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +100,9 @@ def exact_tables(rows: Rows) -> list[str]:
             best = int(own["bad return"].argmax())
             return np.array([*uses, own["bad return"][best], own["return"][best]])
 
+        def lead_over(rule: str, which: np.ndarray, summary: Callable[..., np.ndarray] = summary) -> np.ndarray:
+            return summary("k-of-N", which) - summary(rule, which)
+
         for rule in RULES:
             found = summary(rule, np.arange(num))
             ahead, (low, high) = resampled(
@@ -115,8 +120,8 @@ def exact_tables(rows: Rows) -> list[str]:
     return lines
 
 
-def draw_exact(rows: Rows, learned: Rows, path: Path) -> None:
-    """Use against harm over each rule's dial, a panel for each setting; learned policies as points with intervals."""
+def draw_exact(rows: Rows, path: Path) -> None:
+    """Use against harm over each rule's dial, a panel for each setting."""
     settings = list(dict.fromkeys(row["setting"] for row in rows))
     figure, panels = plt.subplots(1, len(settings), figsize=(4.6 * len(settings), 4.2), sharey=False)
     for panel, setting in zip(panels, settings, strict=True):
@@ -135,13 +140,12 @@ def draw_exact(rows: Rows, learned: Rows, path: Path) -> None:
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     plt.close(figure)
-    del learned
 
 
 def learned_table(rows: Rows) -> list[str]:
     """Interquartile means over seeds, by map, rule and dial."""
     lines = [
-        "| map | rule | dial | seeds | share of its own exact optimum | at least 95 % | use | harm | bad-truth return | seconds |",
+        "| map | rule | dial | seeds | share of its exact optimum | at least 95 % | use | harm | bad-truth return | CPU s |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for key in dict.fromkeys((row["map"], row["rule"], row["dial"]) for row in sorted(rows, key=_by_rule)):
@@ -149,10 +153,9 @@ def learned_table(rows: Rows) -> list[str]:
         share = np.array([row["share of optimum"] for row in own])
         cells = [with_interval(np.array([row[name] for row in own])) for name in ("use", "harm", "bad return")]
         seconds = np.median([row["seconds"] for row in own])
-        lines += [
-            f"| {key[0]} | {key[1]} | {key[2]} | {len(own)} | {with_interval(share)} | {int((share >= 0.95).sum())} of {len(own)} | "
-            f"{' | '.join(cells)} | {seconds:.0f} |"
-        ]
+        reached = f"{int((share >= 0.95).sum())} of {len(own)}"
+        front = " | ".join([*map(str, key), str(len(own)), with_interval(share), reached])
+        lines += [f"| {front} | {' | '.join(cells)} | {seconds:.0f} |"]
     return lines
 
 
@@ -163,7 +166,7 @@ def _by_rule(row: dict[str, Any]) -> tuple[int, int]:
 def wide_table(rows: Rows) -> list[str]:
     """Interquartile means over seeds by level, and paired differences between levels."""
     names = ("speed", "collisions", "collision_speed")
-    lines = ["| level | seeds | speed | collision frequency | collision speed | off-road | seconds |", "|---" * 7 + "|"]
+    lines = ["| level | seeds | speed | collision frequency | collision speed | off-road | CPU s |", "|---" * 7 + "|"]
     levels = sorted({row["level"] for row in rows}, key=lambda level: int(level.split("-")[0]))
     seeds = sorted(set.intersection(*({row["seed"] for row in rows if row["level"] == level} for level in levels)))
     values = {
@@ -177,7 +180,7 @@ def wide_table(rows: Rows) -> list[str]:
         cells = [with_interval(values[level, name]) for name in (*names, "offroad")]
         lines += [f"| {level} | {len(seeds)} | {' | '.join(cells)} | {np.median(values[level, 'seconds']):.0f} |"]
     lines += ["", "| difference, paired by seed | speed | collision frequency | collision speed |", "|---|---|---|---|"]
-    for low, high in zip(levels, levels[1:], strict=False):
+    for low, high in pairwise(levels):
         cells = [with_interval(values[high, name] - values[low, name]) for name in names]
         lines += [f"| {high} less {low} | {' | '.join(cells)} |"]
     return lines
@@ -187,7 +190,7 @@ def write(out: Path, figures: Path, rows_of: Callable[[Path], Rows]) -> Iterable
     """All tables; figures into their folder."""
     exact, learned, wide = (rows_of(out / f"{name}.jsonl") for name in ("exact", "learned", "wide"))
     if exact:
-        draw_exact(exact, learned, figures / "deep-comparison.png")
+        draw_exact(exact, figures / "deep-comparison.png")
         yield from exact_tables(exact)
     if learned:
         yield ""

@@ -77,15 +77,15 @@ def learned_rules(kind_rewards: Tensor, seed: int) -> Iterator[tuple[str, str, T
 
 
 def learn_terrains(layout: int, kind_rewards: Tensor, level: KofN, seed: int) -> tuple[TerrainWorld, Tensor, float]:
-    """A learned policy [S, A] on a map, and the seconds it took."""
+    """A learned policy [S, A] on a map, and the seconds of processor time it took."""
     world = terrain_world(layout)
     env = gymnasium.make_vec("cautious/Terrains-v0", num_envs=NUM_ENVS, layout=layout)
-    started = time.perf_counter()
+    started = time.process_time()
     agent = KofNPPO(
         "MlpPolicy", env, TerrainBelief(world, kind_rewards), level, seed=seed, device="cpu", **TERRAINS_PPO
     )
     agent.learn(NUM_STEPS, callback=FallingEntropy(ENTROPY))
-    return world, agent.probabilities(world.observe(np.arange(world.num_states))), time.perf_counter() - started
+    return world, agent.probabilities(world.observe(np.arange(world.num_states))), time.process_time() - started
 
 
 def share_of_optimum(world: TerrainWorld, policy: Tensor, kind_rewards: Tensor, level: KofN) -> float:
@@ -159,10 +159,10 @@ def wide_rows(folder: Path, probability: float, seeds: range, known: set[tuple[A
             if (level, seed) in known:
                 continue
             env = gymnasium.make_vec("cautious/WideDriving-v0", num_envs=WIDE_ENVS, appearance_probability=probability)
-            started = time.perf_counter()
+            started = time.process_time()
             agent = KofNPPO("MlpPolicy", env, belief, level, seed=seed, device="cpu", **WIDE_PPO)
             agent.learn(WIDE_STEPS, callback=FallingEntropy(0.02))
-            seconds = time.perf_counter() - started
+            seconds = time.process_time() - started
             found = judge_wide(agent, probability, seed=1000 + seed)
             value = agent.level.value(torch.from_numpy(agent.mixture.returns))
             yield {
