@@ -29,7 +29,7 @@ STYLES = dict(zip(RULES, ("o-", "s--", "^-", "v:", "d-", "x-", "*", "P"), strict
 COLOURS = dict(
     zip(RULES, ("#0b5394", "#6fa8dc", "#cc4125", "#e69138", "#6aa84f", "#999999", "#000000", "#674ea7"), strict=True)
 )
-SHARES = (0.25, 0.5, 0.75)
+SHARES = (0.5, 0.65, 0.8, 0.9)
 """Of the ensemble mean's harm, at which rules are compared."""
 NUM_RESAMPLES = 2000
 
@@ -60,7 +60,9 @@ def resampled(num: int, statistic: Callable[[np.ndarray], Any], seed: int = 0) -
     """A statistic of all `num` maps or seeds (their numbers), and its 95 % bootstrap interval [2, ...]."""
     rng = np.random.default_rng(seed)
     draws = [statistic(rng.integers(num, size=num)) for _ in range(NUM_RESAMPLES)]
-    return statistic(np.arange(num)), np.nanquantile(np.array(draws, dtype=float), (0.025, 0.975), axis=0)
+    table = np.array(draws, dtype=float)
+    table = np.where(np.isnan(table).mean(axis=0) > 0.05, 0.0, table)  # often out of reach: no interval
+    return statistic(np.arange(num)), np.nanquantile(table, (0.025, 0.975), axis=0)
 
 
 def interquartile_mean(values: Sequence[float] | np.ndarray) -> float:
@@ -105,40 +107,50 @@ def exact_tables(rows: Rows) -> list[str]:
 
         for rule in RULES:
             found = summary(rule, np.arange(num))
-            ahead, (low, high) = resampled(
-                num, lambda which, rule=rule: summary("k-of-N", which) - summary(rule, which)
-            )
-            cells = [
-                "–"
-                if np.isnan(found[i])
-                else f"{found[i]:.2f}"
-                + ("" if rule == "k-of-N" else f" ({ahead[i]:+.2f} [{low[i]:+.2f}, {high[i]:+.2f}])")
-                for i in range(len(SHARES))
-            ]
+            ahead, (low, high) = resampled(num, partial(lead_over, rule))
+            cells = [_cell(found[i], ahead[i], low[i], high[i]) for i in range(len(SHARES))]
             lead = "" if rule == "k-of-N" else f"{ahead[3]:+.4f} [{low[3]:+.4f}, {high[3]:+.4f}]"
             lines += [f"| {rule} | {' | '.join(cells)} | {found[3]:.4f} | {found[4]:.4f} | {lead} |"]
     return lines
 
 
+def _cell(use: float, ahead: float, low: float, high: float) -> str:
+    """A use, and by how much k-of-N is ahead where both dials reach that harm."""
+    if np.isnan(use):
+        return "–"
+    return (
+        f"{use:.2f}" if np.isnan(ahead) or low == high == 0 else f"{use:.2f} ({ahead:+.2f} [{low:+.2f}, {high:+.2f}])"
+    )
+
+
 def draw_exact(rows: Rows, path: Path) -> None:
-    """Use against harm over each rule's dial, a panel for each setting."""
+    """Over each rule's dial, a column for each setting: use against harm, and the return in bad truths against the mean."""
     settings = list(dict.fromkeys(row["setting"] for row in rows))
-    figure, panels = plt.subplots(1, len(settings), figsize=(4.6 * len(settings), 4.2), sharey=False)
-    for panel, setting in zip(panels, settings, strict=True):
-        for rule in RULES:
-            harm, use = (table_of(rows, setting, rule, name).mean(axis=0) for name in ("harm", "use"))
-            if rule == "one model":
-                harm, use = harm.mean(keepdims=True), use.mean(keepdims=True)
-            order = np.argsort(harm)
-            panel.plot(
-                harm[order], use[order], STYLES[rule], color=COLOURS[rule], label=rule, markersize=4, linewidth=1.2
-            )
-        panel.set_title(setting)
-        panel.set_xlabel("harm: share of time on harmful ground, worst tenth of truths")
-    panels[0].set_ylabel("use: parcels per 100 steps")
-    panels[-1].legend(fontsize=7)
+    pairs = (("harm", "use"), ("return", "bad return"))
+    figure, panels = plt.subplots(2, len(settings), figsize=(4.4 * len(settings), 7.4))
+    for column, setting in enumerate(settings):
+        for panel, names in zip(panels[:, column], pairs, strict=True):
+            shown = []
+            for rule in RULES:
+                across, up = (table_of(rows, setting, rule, name).mean(axis=0) for name in names)
+                if rule == "one model":
+                    across, up = across.mean(keepdims=True), up.mean(keepdims=True)
+                style = {"color": COLOURS[rule], "label": rule, "markersize": 4, "linewidth": 1.2}
+                panel.plot(across, up, STYLES[rule], **style)
+                if rule in ("k-of-N", "BROIL", "mean - c std", "one-step ranking", "ensemble mean"):
+                    shown.append(np.stack([across, up]))
+            low, high = (extreme(np.concatenate(shown, axis=1), axis=1) for extreme in (np.min, np.max))
+            margin = 0.06 * (high - low)
+            panel.set_xlim(low[0] - margin[0], high[0] + 5 * margin[0])  # rules far below the others are cut off
+            panel.set_ylim(low[1] - margin[1], high[1] + margin[1])
+        panels[0, column].set_title(setting)
+        panels[0, column].set_xlabel("harm: share of time on harmful ground\nin the worst tenth of truths")
+        panels[1, column].set_xlabel("true return, mean over truths")
+    panels[0, 0].set_ylabel("use: parcels per 100 steps")
+    panels[1, 0].set_ylabel("true return in the worst tenth of truths")
+    panels[0, 0].legend(fontsize=7, loc="lower right")
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=100)
     plt.close(figure)
 
 

@@ -16,8 +16,8 @@ from cautious import KofN, optimal_policy, solve_mdp
 from cautious.worlds.terrains import DELIVERY, GOAL, GOOD, HARMFUL, KNOWN, TerrainWorld, cell_number, possible_truths
 
 STAY = 4
-FORBIDDEN = -100.0
-"""What a forbidden step is paid: it is taken only by slipping."""
+FORBIDDEN = -5.0
+"""What a forbidden step is paid: as much as a parcel is worth. (With -100, carriers stand still for fear of slipping.)"""
 ITERATIONS = 300
 """Of `solve_mdp`; the certificate says what they leave open."""
 
