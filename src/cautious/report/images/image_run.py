@@ -109,7 +109,7 @@ class ImageRun:
 
     @property
     def origins(self) -> dict[str, str]:
-        """Where each set came from, as far as the run records it; in its manifest, or (results/ask-for-help and others) in its stages."""
+        """Where each set came from, in its manifest, or (results/ask-for-help and others) in its stages, as far as recorded."""
         if "origins" in self.store.manifest:
             return dict(self.store.manifest["origins"])
         by_set = {name: self.measured(self.main, name, self.bits[0]) for name in self.sets}
