@@ -12,11 +12,8 @@ beside it, in whichever shard, after whichever interruption.
 
 from __future__ import annotations
 
-import ctypes
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -37,7 +34,7 @@ from cautious.beliefs.training.state import (
     TrainingSettings,
     TrainState,
 )
-from cautious.parallel import parallel_map
+from cautious.parallel import freed_memory_kept, parallel_map
 from cautious.progress import Progress, ProgressTracker
 from cautious.seeding import derive_seed
 from cautious.validation import parse_count
@@ -459,28 +456,3 @@ def _epochs_per_call(num_epochs: int, seconds: float, most: int) -> int:
     """How many epochs the next call may take, where `num_epochs` took so many seconds: at most four times as many."""
     share = CALL_SECONDS / max(seconds, 1e-3)
     return max(1, min(int(num_epochs * min(share, 4)), most))
-
-
-@contextmanager
-def freed_memory_kept() -> Iterator[None]:
-    """Let glibc keep freed memory of up to 1 GiB while models train; nothing happens with other C libraries.
-
-    A training step allocates and frees the same few megabytes over and over. Giving the pages back and faulting them in again
-    costs a third of the CPU time: 4 models on 4,000 images, two epochs, took 3.6 s with this and 4.9 s without (22,000 and
-    900,000 page faults; peak memory 363 and 347 MB), driving 0.74 s and 1.0 s (two cores of an AMD EPYC, 2026-11-18). The
-    setting is the process's, so it lasts only as long as the training; afterwards the thresholds are the largest that glibc
-    chooses by itself, and what was kept goes back to the system.
-    """
-    library: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
-    if not hasattr(library, "mallopt") or not hasattr(library, "malloc_trim"):
-        yield
-        return
-    trim_threshold, mmap_threshold = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
-    library.mallopt(trim_threshold, 2**30)
-    library.mallopt(mmap_threshold, 2**30)
-    try:
-        yield
-    finally:
-        library.mallopt(mmap_threshold, 2**25)
-        library.mallopt(trim_threshold, 2**26)
-        library.malloc_trim(0)
