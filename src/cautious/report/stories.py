@@ -139,7 +139,7 @@ def _demo_story(store: Store) -> list[str]:
     digits, clothes = by_set["digits"], by_set["fashion"]
     return [
         f"{numbers['num_models']} reward models were trained on handwritten digits, where asking for help always paid a "
-        f"little. On new digits {cautious} names {100 * digits['correct'][0]:.0f} % and asks on {100 * digits['help'][0]:.0f} %. "
+        f"little. On digits {cautious} names {100 * digits['correct'][0]:.0f} % and asks on {100 * digits['help'][0]:.0f} %. "
         f"On clothes, which no model has seen, it asks on {100 * clothes['help'][0]:.0f} %, and the ordinary policy "
         f"({ordinary}) on {100 * clothes['help'][-1]:.0f} %: it calls a shirt a digit."
     ]
