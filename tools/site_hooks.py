@@ -3,7 +3,8 @@
 The pages are written to read well on a git host, where `../results/...` and `../examples/...` are files beside `docs/`. The
 site contains only `docs/`, so this module adds the figures of published runs to it and replaces other such links by the file's
 name. A notebook becomes a page with the outputs that are stored in it: this takes a few lines, where a plugin would bring
-thirty packages and scripts from other sites. `CodeExamples` is an extension of Griffe, which reads the docstrings for the API page.
+thirty packages and scripts from other sites. `CodeExamples` is an extension of Griffe, which reads the docstrings for the API
+page.
 """
 
 from __future__ import annotations

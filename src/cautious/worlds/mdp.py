@@ -223,9 +223,15 @@ def parse_mdp(mdp: Any) -> TabularMDP:
 def check_fits(mdp: TabularMDP, num_models: int, num_states: int, num_actions: int) -> None:
     """Raise unless rewards [M, S, A] of these sizes are about the states and actions of `mdp`."""
     if (num_states, num_actions) != (mdp.num_states, mdp.num_actions):
+        hint = ""
+        if mdp.endings is not None and num_states == mdp.num_states - 1:
+            hint = (
+                " The last state is the one after the end of an episode, where nothing is paid: append it with "
+                "torch.nn.functional.pad(rewards, (0, 0, 0, 1))."
+            )
         raise InvalidInputError(
             f"rewards: expected shape [M, S, A] with S={mdp.num_states} A={mdp.num_actions} as the MDP has, "
-            f"got [{num_models}, {num_states}, {num_actions}]."
+            f"got [{num_models}, {num_states}, {num_actions}].{hint}"
         )
 
 
