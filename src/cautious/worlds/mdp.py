@@ -74,7 +74,20 @@ class TabularMDP:
             check_shape(coverage.visits, "S A", "coverage.visits", S=self.num_states, A=self.num_actions)
             check_shape(coverage.entered, "S", "coverage.entered", S=self.num_states)
         self.coverage = coverage
-        self.endings = endings
+        self.endings = None if endings is None else self._checked_endings(endings)
+
+    def _checked_endings(self, endings: Endings) -> Endings:
+        after = self.num_states - 1
+        for name, numbers, most in (
+            ("pair", endings.pair, after * self.num_actions),
+            ("entered", endings.entered, after),
+        ):
+            check_shape(numbers, "E", f"endings.{name}", E=len(endings.chance))
+            if bool(((numbers < 0) | (numbers >= most)).any()):
+                raise InvalidInputError(
+                    f"endings.{name}: each must be from 0 to {most - 1}, before the state after the end."
+                )
+        return endings
 
     @classmethod
     def from_gymnasium(
