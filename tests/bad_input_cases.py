@@ -262,6 +262,12 @@ CALLS = [
         INVALID,
         "progress=3 must be a function of (iterations done, iterations in all), or None",
     ),
+    Call(
+        "solve_mdp",
+        'solve_mdp(TabularMDP.from_gymnasium(gymnasium.make("FrozenLake-v1")), torch.rand(30, 16, 4), "1-of-20")',
+        INVALID,
+        "append it with torch.nn.functional.pad(rewards, (0, 0, 0, 1))",
+    ),
     Call("solve_mdp", 'solve_mdp("world", models, "1-of-20")', INVALID, "pass a cautious.TabularMDP"),
     Call("solve_mdp", 'solve_mdp(driving_world(), models, "1-of-20")', INVALID, "(its .mdp is one)"),
     Call(

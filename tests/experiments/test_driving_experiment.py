@@ -23,6 +23,7 @@ from cautious.experiments.store import Store
 from cautious.ops.regret import uniform_policy
 from cautious.ops.risk import KofN
 from cautious.report.claims.driving import driving_ledger
+from cautious.report.driving import driving_report
 from cautious.report.driving.driving_report import FIGURES
 from cautious.report.html import write_report
 from cautious.seeding import make_rng
@@ -205,6 +206,7 @@ class TestCommandLine:
     def test_the_demo_needs_no_training_and_its_report_has_both_parts(self, tmp_path, monkeypatch):
         monkeypatch.setattr(executor, "train", None)
         monkeypatch.setattr(first_decisions, "first_decisions", partial(first_decisions.first_decisions, 20))
+        monkeypatch.setattr(driving_report, "FIGURES", {})  # drawn in other tests
         main(["demo", "--out", str(tmp_path)])
         page = (tmp_path / "report.html").read_text(encoding="utf-8")
         places = [

@@ -57,6 +57,11 @@ def check_page(store):
         assert f'alt="{name}:' in text
         assert (store.folder / "figures" / f"{name}.svg").exists()
     assert text.count("data:image/png;base64,") == len(names)
+    places = [
+        text.index(words)
+        for words in ("What happened", f'alt="{names[0]}:', "What the paper claims", "How this was made")
+    ]
+    assert places == sorted(places)
     for origin in store.manifest["origins"].values():
         assert f"({html.escape(origin)})" in text
     for table in tables_of(store):

@@ -49,20 +49,24 @@ def _variant_story(run: ImageRun, variant: str, several: bool) -> str:
     sentences = []
     for bit in run.bits:
         digits = run.measured(variant, "digits", bit)
-        where = "" if bit is None else f" Where help is {'available' if bit else 'not available'}:"
+        where = "" if bit is None else f"Where help is {'available' if bit else 'not available'}, "
         if digits is not None and bit is not False:
             named = f"names {_percent(digits, 'correct_probability', 0)} of the familiar digits correctly"
             asked = "" if run.task.help_action is None else f" and asks for help on {_percent(digits, HELP, 0)}"
-            sentences.append(f"{_who(run, 0)} {named}{asked}.")
+            sentences.append(_sentence(f"{_who(run, 0)} {named}{asked}."))
         for images, words in IMAGES.items():
             measured = run.measured(variant, images, bit)
             if measured is not None:
-                sentences.append(f"{where} {_novel_sentence(run, measured, words, bit)}".strip())
+                sentences.append(_sentence(where + _novel_sentence(run, measured, words, bit)))
                 where = ""
     if not sentences:
         return ""
     trained = f"Trained on {run.words_for(variant)}: " if several else ""
     return trained + " ".join(sentences)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _novel_sentence(run: ImageRun, measured: Measured, words: str, bit: bool | None) -> str:
@@ -71,8 +75,8 @@ def _novel_sentence(run: ImageRun, measured: Measured, words: str, bit: bool | N
         index = [f"{float(value):.2f}" for value in measured.means(Regime.SINGLE_STATE, INDEX)]
         help_words = "" if bit is None else f" It asks for help on {_percent(measured, HELP, 0)}."
         return (
-            f"On {words}, which no model has seen, {_who(run, 0)} chooses labels with a mean index of {index[0]}; "
-            f"{_who(run, -1)} with {index[-1]}. High labels cost more when wrong.{help_words}"
+            f"on {words}, which no model has seen, {_who(run, 0)} chooses labels with a mean index of {index[0]}"
+            f"{f'; {_who(run, -1)} with {index[-1]}' if len(index) > 1 else ''}. High labels cost more when wrong.{help_words}"
         )
     asks = f"{_percent(measured, HELP, 0)} of {words}, which no model has seen"
     others = f"{_who(run, -1)} on {_percent(measured, HELP, -1)}" if len(run.levels) > 1 else ""
@@ -139,8 +143,7 @@ def _demo_story(store: Store) -> list[str]:
     digits, clothes = by_set["digits"], by_set["fashion"]
     return [
         f"{numbers['num_models']} reward models were trained on handwritten digits, where asking for help always paid a "
-        f"little. On new digits {cautious} names {100 * digits['correct'][0]:.0f} % "
-        f"and asks on {100 * digits['help'][0]:.0f} %. "
+        f"little. On digits {cautious} names {100 * digits['correct'][0]:.0f} % and asks on {100 * digits['help'][0]:.0f} %. "
         f"On clothes, which no model has seen, it asks on {100 * clothes['help'][0]:.0f} %, and the ordinary policy "
         f"({ordinary}) on {100 * clothes['help'][-1]:.0f} %: it calls a shirt a digit."
     ]

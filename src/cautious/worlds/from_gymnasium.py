@@ -284,11 +284,11 @@ def _covering(model: Model, visits: Tensor, entered: Tensor, prior: float) -> Co
         prior,
     )
     if bool(coverage.hardly_tried.any()):
-        cure = "Take more steps (num_steps), explore with a policy (explore)" + (
-            "" if prior else " or take a prior (prior=1)"
-        )
+        cures = ["take more steps (num_steps)", "explore with a policy (explore)"]
+        cures += [] if prior else ["give untried pairs a prior (prior=1)"]
         warnings.warn(
-            f"The dynamics are {coverage}. {cure}; mdp.coverage.hardly_tried marks the pairs with fewer than {FEW} tries.",
+            f"The dynamics are {coverage}. To know more, {' or '.join(cures)}; mdp.coverage.hardly_tried marks the pairs with "
+            f"fewer than {FEW} tries.",
             CoverageWarning,
             stacklevel=5,
         )

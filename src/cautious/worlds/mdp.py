@@ -74,7 +74,20 @@ class TabularMDP:
             check_shape(coverage.visits, "S A", "coverage.visits", S=self.num_states, A=self.num_actions)
             check_shape(coverage.entered, "S", "coverage.entered", S=self.num_states)
         self.coverage = coverage
-        self.endings = endings
+        self.endings = None if endings is None else self._checked_endings(endings)
+
+    def _checked_endings(self, endings: Endings) -> Endings:
+        after = self.num_states - 1
+        for name, numbers, most in (
+            ("pair", endings.pair, after * self.num_actions),
+            ("entered", endings.entered, after),
+        ):
+            check_shape(numbers, "E", f"endings.{name}", E=len(endings.chance))
+            if bool(((numbers < 0) | (numbers >= most)).any()):
+                raise InvalidInputError(
+                    f"endings.{name}: each must be from 0 to {most - 1}, before the state after the end."
+                )
+        return endings
 
     @classmethod
     def from_gymnasium(
@@ -224,9 +237,15 @@ def parse_mdp(mdp: Any) -> TabularMDP:
 def check_fits(mdp: TabularMDP, num_models: int, num_states: int, num_actions: int) -> None:
     """Raise unless rewards [M, S, A] of these sizes are about the states and actions of `mdp`."""
     if (num_states, num_actions) != (mdp.num_states, mdp.num_actions):
+        hint = ""
+        if mdp.endings is not None and num_states == mdp.num_states - 1:
+            hint = (
+                " The last state is the one after the end of an episode, where nothing is paid: append it with "
+                "torch.nn.functional.pad(rewards, (0, 0, 0, 1))."
+            )
         raise InvalidInputError(
             f"rewards: expected shape [M, S, A] with S={mdp.num_states} A={mdp.num_actions} as the MDP has, "
-            f"got [{num_models}, {num_states}, {num_actions}]."
+            f"got [{num_models}, {num_states}, {num_actions}].{hint}"
         )
 
 

@@ -46,12 +46,15 @@ def load_mdp(path: Path, expected: str | None = None) -> TabularMDP:
         raise BadFileError(f"{path}: 'discount' must be one number, got shape {list(discount.shape)}.")
     if transitions.dim() == 2:
         transitions = transitions.to_sparse()
-    coverage = None
+    coverage, endings = None, None
     if "visits" in tensors:
         visits, entered, prior = (pick(tensors, name, path) for name in ("visits", "entered", "prior"))
-        coverage = Coverage(visits, entered.bool(), float(prior))
-    endings = None
+        if prior.numel() != 1:
+            raise BadFileError(f"{path}: 'prior' must be one number, got shape {list(prior.shape)}.")
+        coverage = Coverage(visits.long(), entered.bool(), float(prior))
     if "endings" in tensors:
-        pair, entered = pick(tensors, "endings", path).T.contiguous()
-        endings = Endings(pair, entered, pick(tensors, "endings_chance", path))
+        ends, chance = pick(tensors, "endings", path), pick(tensors, "endings_chance", path)
+        if ends.dim() != 2 or ends.shape[1] != 2 or chance.dim() != 1:
+            raise BadFileError(f"{path}: 'endings' must be [E, 2] and 'endings_chance' [E].")
+        endings = Endings(ends[:, 0].long().contiguous(), ends[:, 1].long().contiguous(), chance.double())
     return TabularMDP(transitions, start, float(discount), coverage=coverage, endings=endings)

@@ -118,7 +118,7 @@ def packaged_experiment(seed: int = 0) -> tuple[DrivingExperiment, RewardEnsembl
     """The demo with the belief that comes with the package: trained at the paper's settings, so nothing has to be trained."""
     belief = RewardEnsemble.load(SHIPPED / "driving")
     training = replace(TrainingSettings(**belief.settings), seed=seed)
-    return replace(SCALES["demo"], training=training, num_optim=belief.num_models), belief
+    return replace(SCALES["demo"], training=training), belief
 
 
 def run_driving(
