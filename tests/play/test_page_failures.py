@@ -97,6 +97,14 @@ def test_without_a_worker_every_tab_says_so(visit):
         wait_for_text(page, "notice", "could not start")
         assert page.is_visible("#notice")
     assert text(page, "#table-status") == ""
+    late = page.evaluate("""async () => {
+      const { Client } = await import("./parts/client.js");
+      const client = new Client();
+      await new Promise((resolve) => client.worker.addEventListener("error", resolve));
+      const silence = new Promise((resolve) => setTimeout(resolve, 2000, "nothing"));
+      return Promise.race([client.ask("images:load").catch((error) => error.message), silence]);
+    }""")
+    assert "could not start" in late  # who asks after the failure is answered, too
     visit.complaints.clear()
 
 

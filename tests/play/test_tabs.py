@@ -78,7 +78,7 @@ def test_an_ordinary_dial_says_that_nothing_differs(visit):
     page.focus("#dial")
     page.keyboard.press("Home")
     wait_for_text(page, "drive-status", "both cars drive alike: turn the dial")
-    assert text(page, ".car.cautious [data-level]") == "= ordinary"
+    assert text(page, ".car.cautious [data-level]") == "the same"
     page.click("#tab-table")
     wait_for_text(page, "point-words", "the same here: turn the dial")
 

@@ -45,7 +45,7 @@ window.addEventListener("resize", () => {
 // Dial
 makeDial(document.getElementById("dial"));
 const showLevel = () => {
-  for (const place of document.querySelectorAll("[data-level]")) place.textContent = level.k === level.n ? "= ordinary" : levelName();
+  for (const place of document.querySelectorAll("[data-level]")) place.textContent = level.k === level.n ? "the same" : levelName();
   document.getElementById("dial-title").textContent = levelTitle();
   document.getElementById("dial-words").textContent = levelWords();
 };

@@ -24,6 +24,7 @@
   function failed(event) {
     if (shown) return; // the first sentence is the one that helps
     if (event.target && event.target !== window && event.target.tagName !== "SCRIPT") return; // a missing picture is no reason to stop
+    if (event.filename && event.filename.indexOf(location.origin) !== 0) return; // an extension of the browser, not the page
     var error = event.error || event.reason;
     var why = error && error.message ? " (" + error.message + ")" : "";
     say((started ? "Something in the page went wrong" : "The playground did not start") + why + ". Reload the page; if that does not help, use a newer browser or install the package again.");
