@@ -59,7 +59,7 @@ class KofNPPO(PPO):
         smoothing: float = 0.2,
         num_starts: int = 1,
         random_stops: bool = True,
-        reward_scale: float = 1.0,
+        reward_scale: float | None = None,
         **ppo: Any,
     ) -> None:
         """Set up an agent.
@@ -76,14 +76,19 @@ class KofNPPO(PPO):
                 the level annealed from n-of-n, and from fresh weights. They share the steps evenly, and the best is kept.
             random_stops: End episodes with probability 1 - gamma after each step, so that states are visited as often as the
                 discounted return counts them. A `VecEnv` is taken as it is; see `worlds.envs.random_stops.RandomStops`.
-            reward_scale: Factor on the rewards that PPO learns from; ranking and values have none.
-            **ppo: As PPO takes them (gamma, n_steps, learning_rate, seed, ...).
+            reward_scale: Factor on the rewards that PPO learns from, which its critic wants near one; ranking and values have
+                none. None: so that discounted returns would vary by about one, were rewards independent.
+            **ppo: As PPO takes them (gamma, n_steps, learning_rate, seed, ...). `ent_coef` may be a function of the remaining
+                progress too, as `learning_rate` may: exploration that ends keeps PPO from settling too early.
         """
         self.level = KofN.parse(level)
         self.smoothing = _share(smoothing, "smoothing")
         self.num_starts = parse_count(num_starts, "num_starts")
         self.random_stops = parse_flag(random_stops, "random_stops")
-        self.reward_scale = _positive(reward_scale, "reward_scale")
+        self.reward_scale = None if reward_scale is None else _positive(reward_scale, "reward_scale")
+        entropy = ppo.pop("ent_coef", 0.0)
+        self._entropy = entropy if callable(entropy) else None
+        ppo["ent_coef"] = entropy(1.0) if callable(entropy) else entropy
         self.start_values: list[float] = []
         gamma = as_number(ppo.get("gamma", 0.99))
         if not 0 <= gamma < 1:
@@ -137,10 +142,18 @@ class KofNPPO(PPO):
         # What the discount makes of a step, and what random stops already did.
         visits = (self.gamma / (1 - self._stop_chance)) ** steps.ages
         self.mixture.update(rewards, visits, self._present_level())
-        buffer.rewards += (self.reward_scale * (self.mixture.weights @ rewards)).reshape(buffer.rewards.shape)
+        paid = self.mixture.pay(rewards)
+        scale = self.mixture.scale(self.gamma) if self.reward_scale is None else self.reward_scale
+        buffer.rewards += (scale * paid).reshape(buffer.rewards.shape)
         self.logger.record("cautious/k_of_n_return", float(self.level.value(self.mixture.returns)))
         self.logger.record("cautious/mean_return", float(self.mixture.returns.mean()))
         self.logger.record("cautious/level_k", self._present_level().k)
+
+    def train(self) -> None:
+        """PPO's, with the entropy coefficient of the present progress."""
+        if self._entropy is not None:
+            self.ent_coef = float(self._entropy(self._current_progress_remaining))
+        super().train()
 
     def _present_level(self) -> KofN:
         """The level now: in an annealed start k comes down from n, by equal factors."""

@@ -7,6 +7,8 @@ exponential average of them: a point of the risk envelope, as every average of r
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 
@@ -29,6 +31,7 @@ class Mixture:
         self.average = self.weights.copy()
         self.num_updates = 0
         self._sums, self._visits = np.zeros(num_models), 0.0
+        self._paid = np.zeros(3)  # number, sum and sum of squares of the rewards paid
 
     @property
     def returns(self) -> np.ndarray:
@@ -54,6 +57,18 @@ class Mixture:
         self.num_updates += 1
         self.average = self.average + 2 / (self.num_updates + 1) * (ranked - self.average)
 
+    def pay(self, rewards: np.ndarray) -> np.ndarray:
+        """The mixture's rewards [B] of steps that the models reward by [M, B]."""
+        paid = self.weights @ rewards
+        self._paid += len(paid), paid.sum(), (paid**2).sum()
+        return paid
+
+    def scale(self, discount: float) -> float:
+        """A factor by which discounted returns of what was paid vary by one, if rewards are independent: √(1 - γ²) / s."""
+        number, total, squares = self._paid
+        variance = squares / number - (total / number) ** 2
+        return math.sqrt((1 - discount**2) / variance) if variance > 1e-12 * squares / number else 1.0
+
     def arrays(self) -> dict[str, np.ndarray]:
         """What a file holds of it, with `num_updates`."""
         return {
@@ -61,9 +76,10 @@ class Mixture:
             "average": self.average,
             "sums": self._sums,
             "visits": np.array([self._visits]),
+            "paid": self._paid,
         }
 
     def restore(self, arrays: dict[str, np.ndarray], num_updates: int) -> None:
         """Go on from what `arrays` returned."""
         self.weights, self.average, self._sums = arrays["weights"], arrays["average"], arrays["sums"]
-        self._visits, self.num_updates = float(arrays["visits"][0]), num_updates
+        self._visits, self._paid, self.num_updates = float(arrays["visits"][0]), arrays["paid"], num_updates

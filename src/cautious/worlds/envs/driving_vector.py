@@ -75,7 +75,7 @@ class DrivingVectorEnv(VectorEnv[Any, Any, Any]):
 
 
 def _padded(world: DrivingWorld) -> tuple[np.ndarray, np.ndarray]:
-    """Next states and cumulated probabilities of each (state, action) as full tables [S*A, K]; the last entry is never passed."""
+    """Next states and cumulated probabilities of each (state, action) as full tables [S*A, K]; none passes the last one."""
     rows = world.mdp.dynamics.matrix
     counts = np.diff(rows.indptr)
     following = np.zeros((len(counts), counts.max()), dtype=np.int64)
