@@ -15,6 +15,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ NARROW_PRIOR = 0.047
 """Width of the default prior at which its models differ about unseen kinds as much as those of `fit_terrain_belief`."""
 
 
+@cache
 def one_for_all(num_unseen: int) -> Tensor:
     """What 100 models with the default prior say about each kind, [M, K]: about unseen kinds each says the same."""
     kinds, rewards = logged_terrain_rewards(num_unseen)
@@ -44,17 +46,20 @@ def one_for_all(num_unseen: int) -> Tensor:
     return belief.rewards(np.eye(kinds.shape[1], dtype=np.float32))[..., 0].double()
 
 
-def independent(num_unseen: int) -> Tensor:
+@cache
+def independent(num_unseen: int, seed: int = 0) -> Tensor:
     """What the 100 models of `fit_terrain_belief` say about each kind, [M, K]."""
-    belief = fit_terrain_belief(num_unseen)
+    belief = fit_terrain_belief(num_unseen, seed=seed)
     return belief.rewards(torch.eye(belief.state_shape[0]))[..., 0].double()
 
 
-SETTINGS: dict[str, tuple[int, Callable[[int], Tensor]]] = {
-    "one doubt": (1, independent),
-    "six doubts": (6, independent),
-    "six kinds, one doubt": (6, one_for_all),
+SETTINGS: dict[str, tuple[int, Callable[[int, int], Tensor]]] = {
+    "one doubt": (1, lambda num_unseen, layout: independent(num_unseen)),
+    "six doubts": (6, lambda num_unseen, layout: independent(num_unseen)),
+    "six kinds, one doubt": (6, lambda num_unseen, layout: one_for_all(num_unseen)),
+    "six doubts, other beliefs": (6, lambda num_unseen, layout: independent(num_unseen, 1 + layout % 4)),
 }
+"""Number of unseen kinds, and what the models say about each kind on a map."""
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
@@ -73,16 +78,13 @@ def append(path: Path, row: dict[str, Any]) -> None:
 def exact_rows(known: set[tuple[str, int]]) -> Iterator[dict[str, Any]]:
     """Measures of every rule at every setting of its dial, map by map, but for what is known."""
     for setting, (num_unseen, fitted) in SETTINGS.items():
-        kind_rewards = fitted(num_unseen)
-        unseen = kind_rewards[:, -num_unseen:]
-        correlation = np.corrcoef(unseen.T.numpy())[~np.eye(num_unseen, dtype=bool)] if num_unseen > 1 else np.ones(1)
-        print(
-            f"{setting}: deviation {float(unseen.std(dim=0).mean()):.2f}, correlation {correlation.mean():.2f}",
-            flush=True,
-        )
         for layout in range(NUM_MAPS):
             if (setting, layout) in known:
                 continue
+            kind_rewards = fitted(num_unseen, layout)
+            unseen = kind_rewards[:, -num_unseen:]
+            pairs = ~np.eye(num_unseen, dtype=bool)
+            correlation = np.corrcoef(unseen.T.numpy())[pairs].mean() if num_unseen > 1 else 1.0
             started = time.perf_counter()
             world = terrain_world(layout, num_unseen)
             for rule, dial in policies(world, kind_rewards).items():
@@ -95,7 +97,11 @@ def exact_rows(known: set[tuple[str, int]]) -> Iterator[dict[str, Any]]:
                         "dial": name,
                         **{name: round(value, 5) for name, value in measures(world, policy).items()},
                     }
-            print(f"  map {layout}: {time.perf_counter() - started:.1f} s", flush=True)
+            print(
+                f"{setting}, map {layout}: deviation {float(unseen.std(dim=0).mean()):.2f}, correlation {correlation:.2f}, "
+                f"{time.perf_counter() - started:.1f} s",
+                flush=True,
+            )
 
 
 def run_exact(out: Path) -> None:

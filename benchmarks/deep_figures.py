@@ -125,7 +125,7 @@ def _cell(use: float, ahead: float, low: float, high: float) -> str:
 
 def draw_exact(rows: Rows, path: Path) -> None:
     """Over each rule's dial, a column for each setting: use against harm, and the return in bad truths against the mean."""
-    settings = list(dict.fromkeys(row["setting"] for row in rows))
+    settings = list(dict.fromkeys(row["setting"] for row in rows))[:3]
     pairs = (("harm", "use"), ("return", "bad return"))
     figure, panels = plt.subplots(2, len(settings), figsize=(4.4 * len(settings), 7.4))
     for column, setting in enumerate(settings):

@@ -27,6 +27,7 @@ TERRAINS_PPO: dict[str, Any] = {
     "gamma": DISCOUNT,
     "gae_lambda": 0.9,
     "learning_rate": lambda left: 4e-3 * left,
+    "reward_scale": 1.0,
 }
 ENTROPY = 0.06
 """Entropy bonus at the beginning, in rewards; it falls to nothing over the first four fifths."""
