@@ -59,8 +59,8 @@ SHRINKAGE = 0.05
 MOST_FAMILIAR = 500
 """Familiar rows, evenly spaced, that distances are measured to and rewards are taken from."""
 MOST_MODELS = 200
-"""Models that the policy is made of here, the first ones: enough for 1-of-20. Even, because models come in pairs with opposite
-priors: half a pair would bring its prior into the mean."""
+"""Models that the policy is made of here, the first ones: enough for 1-of-20. A multiple of four, over which the priors
+have mean zero."""
 LEVEL = KofN(1, 20)
 NUM_ITERATIONS = 60
 WORTH_IT = 0.5
@@ -183,7 +183,7 @@ def diagnose(
         concerns.append(
             f"the models agree everywhere: they differ by {familiar:.2g} on familiar states and by {elsewhere:.2g} on made-up "
             f"ones that are like nothing seen, where rewards vary by {scale:.2g}. Caution comes out of disagreement, so this "
-            "belief has little to give. Give the models a wider prior (prior=0.75 is the default for vectors, 0 is none); let "
+            "belief has little to give. Give the models a wider prior (prior=1 is the default for vectors, 0 is none); let "
             "each start from weights of its own; or use a network that the data does not settle everywhere (a larger one, or "
             "less weight decay)."
         )

@@ -71,7 +71,7 @@ export function openTable() {
     const act = (policy) => LABELS[policy.reduce((top, share, a) => (share > policy[top] ? a : top), 0)];
     const words = `Ordinary: ${act(decision.ordinary)}. Cautious (${levelName()}): ${act(decision.policy)}. Caution ${decision.caution.toFixed(2)}, ${cautionWords(decision.caution)}.`;
     $("point-words").textContent = words;
-    $("table-chart").setAttribute("aria-label", `What thirty models think each action pays at ${x.toFixed(2)}, ${y.toFixed(2)}. ${words}`);
+    $("table-chart").setAttribute("aria-label", `What ${decision.rewards.length / LABELS.length} models think each action pays at ${x.toFixed(2)}, ${y.toFixed(2)}. ${words}`);
   });
 
   // The planes
