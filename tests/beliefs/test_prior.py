@@ -79,11 +79,11 @@ def test_help_is_asked_for_between_clusters_and_around_them():
 def test_one_odd_feature_of_thirty_is_noticed():
     rows, rewards = clusters(np.random.default_rng(2), 200, num_features=30)
     belief = fit_ensemble(rows, rewards, **QUICK)
-    fresh, _ = clusters(np.random.default_rng(3), 60, num_features=30)
+    fresh, _ = clusters(np.random.default_rng(3), 300, num_features=30)
     odd = fresh.copy()
-    odd[np.arange(60), np.arange(60) % 28 + 2] += 8.0
-    assert asks(belief, fresh).mean() < 0.05
-    assert asks(belief, odd).mean() > 0.7
+    odd[np.arange(300), np.arange(300) % 28 + 2] += 8.0
+    assert asks(belief, fresh).mean() < 0.08
+    assert asks(belief, odd).mean() > 0.9
 
 
 def test_rows_of_the_training_have_no_prior(belief, experience):
