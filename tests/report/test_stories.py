@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cautious.report.claims.base import ClaimResult
+from cautious.report.claims.rules import ClaimResult
 from fake_runs import FakeRun, bearing_out
 
 from cautious.report.paper import paper_table
