@@ -117,7 +117,7 @@ def test_other_frozen_parameters_are_not_taken_for_those_it_was_trained_with(pro
         return module
 
     fit_ensemble(*problem, network=lambda: constant(0.1), **QUICK).save(tmp_path)
-    with pytest.raises(BadFileError, match="other untrained than the one given"):
+    with pytest.raises(BadFileError, match="'untrained' of its network differs"):
         RewardEnsemble.load(tmp_path, network=lambda: constant(0.9))
 
 

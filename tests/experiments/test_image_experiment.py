@@ -116,7 +116,7 @@ def test_draws_are_of_different_digits_and_have_no_other_study(scale: str):
 
 
 def test_a_setting_must_be_the_tasks_own():
-    with pytest.raises(InvalidInputError, match=r"no setting of ask-for-help; choose one of 'main'"):
+    with pytest.raises(InvalidInputError, match=r"not a setting of ask-for-help; choose one of 'main'"):
         image_experiment_at("ask-for-help", "smoke", setting=Setting.AS_PRINTED)
     with pytest.raises(InvalidInputError, match="'main', 'as-printed', 'draws'"):
         image_experiment_at("ask-for-help", "smoke", setting="scaled")

@@ -139,8 +139,8 @@ def _as_described(network: Network, described: dict[str, Any], path: Any) -> Net
             )
             which = f"; the first that differs is {first[0]!r} there and {first[1]!r} here" if first else ""
             raise BadFileError(
-                f"{path}: its network's {name} differs from that of the given network{which}. Give the network that the "
-                "models were trained with."
+                f"{path}: the entry {name!r} of its network differs from that of the given network{which}. Give the network "
+                "that the models were trained with."
             )
     return network
 
