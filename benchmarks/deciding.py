@@ -1,11 +1,28 @@
 """`CautiousPolicy.decide`: how long one observation and batches take, against loops over models, states and iterations.
 
-python -m benchmarks.deciding
+python -m benchmarks.deciding [--neighbours 0]
+
+On a shared machine, look at the ratios, and at CPU time: the time that the process itself was running.
 """
 
 from __future__ import annotations
 
-from cautious.benchmarking.measures import deciding, image_belief, vector_belief
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from statistics import median
+
+import numpy as np
+
+from cautious import CautiousPolicy, solve_bandit
+from cautious.benchmarking.measures import LEVEL, deciding, image_belief, vector_belief
+from cautious.benchmarking.plain import plain_decision
+from cautious.experiments.store import provenance_line
+from cautious.parallel import single_thread
+from cautious.solvers.per_state import play_states
+from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE
 
 COUNTS = {1: (1, 15), 32: (8, 3), 1000: (16, 1)}
 """Observations -> (observations of the plain way, which is scaled up; calls of which the median counts)."""
@@ -29,5 +46,66 @@ def bench_deciding() -> list[str]:
     return lines
 
 
+def bench_games(count: int = 100) -> list[str]:
+    """One novel decision with 100 models and 11 actions, prediction apart: CPU milliseconds, one state at a time; and gaps."""
+    pair = vector_belief(num_actions=11)
+    policy = CautiousPolicy(pair.belief, LEVEL)
+    rewards = pair.belief.rewards(pair.states[:count])
+    states, weights = range(count), LEVEL.rank_weights(len(rewards)).numpy()
+    options = {"num_iterations": STATE_GAME_ITERATIONS, "tolerance": STATE_GAME_TOLERANCE}
+    each = [rewards[:, state : state + 1] for state in states]
+    plain = [own[:, 0].double().numpy() for own in each]
+    ways: dict[str, Callable[[int], object]] = {
+        "numpy loop, 200 iterations": lambda state: plain_decision(plain[state], weights, 200),
+        "ours, the game": lambda state: play_states(each[state], [LEVEL], **options),  # type: ignore[arg-type]
+        "ours, all but prediction": lambda state: policy.solve_states(each[state], [LEVEL]),
+        "ours, prediction": lambda state: pair.belief.rewards(pair.states[state : state + 1]),
+        "ours, all of decide": lambda state: policy.decide(pair.states[state : state + 1]),
+    }
+    with single_thread():
+        taken = {name: _cpu_milliseconds(work, count) for name, work in ways.items()}
+    loop = taken["numpy loop, 200 iterations"]
+    lines = [f"one novel decision, 100 models x 11 actions, median of {count} states: milliseconds of CPU time"]
+    lines += [f"  {name:<28} {own:7.3f}   {loop / own:5.1f} x the loop" for name, own in taken.items()]
+    games = play_states(rewards, [LEVEL], **options)  # type: ignore[arg-type]
+    before = solve_bandit(rewards, LEVEL, regime="single-state", sampling="exact", num_iterations=200, track_exact=True)
+    ours, theirs = (games.upper - games.lower)[0], before.certificate(before.best_policy).gap
+    lines.append(
+        f"  certified gap, mean and largest: {float(ours.mean()):.2g}, {float(ours.max()):.2g}; after 200 iterations of regret "
+        f"matching {float(theirs.mean()):.2g}, {float(theirs.max()):.2g}; ours is smaller in {int((ours <= theirs).sum())} of "
+        f"{count} states"
+    )
+    return lines
+
+
+def _cpu_milliseconds(work: Callable[[int], object], count: int) -> float:
+    """The median over states, each the smallest of three calls."""
+    work(0)
+    times = np.empty((3, count))
+    for repeat in range(3):
+        for state in range(count):
+            started = time.thread_time()
+            work(state)
+            times[repeat, state] = time.thread_time() - started
+    return 1e3 * float(median(times.min(axis=0)))
+
+
+def main() -> None:
+    """Print all, beside some busy processes if asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--neighbours", type=int, default=0, help="busy processes beside this one")
+    parser.add_argument("--games-only", action="store_true", help="one novel decision, part by part")
+    options = parser.parse_args()
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(options.neighbours)]
+    try:
+        print(f"{provenance_line()}, {options.neighbours} busy processes beside it", flush=True)
+        print("\n".join(bench_games()), flush=True)
+        if not options.games_only:
+            print("\n".join(bench_deciding()), flush=True)
+    finally:
+        for process in busy:
+            process.kill()
+
+
 if __name__ == "__main__":
-    print("\n".join(bench_deciding()))
+    main()

@@ -16,7 +16,7 @@ from cautious.beliefs.networks.driving import NUM_HIDDEN, NUM_PARAMETERS
 from cautious.beliefs.training.loop import train_plainly
 from cautious.beliefs.training.problems import DrivingTrainingProblem
 from cautious.beliefs.training.state import TrainingSettings, TrainState
-from cautious.experiments.driving.experiment import experiment_at
+from cautious.experiments.driving.driving_experiment import experiment_at
 from cautious.experiments.store import provenance_line
 
 PAPER = experiment_at("paper").training

@@ -17,7 +17,7 @@ from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.networks.image import ImageNetwork
 from cautious.benchmarking.measures import image_training
 from cautious.benchmarking.plain import plain_image_seconds
-from cautious.experiments.images.experiment import Stage, StageInputs, run_stage
+from cautious.experiments.images.image_experiment import ImageStageInputs, Stage, run_stage
 from cautious.experiments.images.settings import image_experiment_at
 from cautious.worlds.data import ImageSet
 
@@ -50,7 +50,7 @@ def bench_memory(num_models: int = 2000, num_images: int = 40_800) -> list[str]:
     weights = torch.from_numpy(np.stack([network.init(rng).astype(np.float32) for _ in range(num_models)]))
     belief = RewardEnsemble(network, weights)
     experiment = image_experiment_at("ask-for-help", "paper")
-    question = StageInputs(experiment, belief, {}, "cpu")
+    question = ImageStageInputs(experiment, belief, {}, "cpu")
     lines = [
         f"{num_models} models x {num_images} images, four levels x ten runs, T = 100; {peak_gib():.2f} GiB to begin with"
     ]

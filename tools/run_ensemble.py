@@ -15,7 +15,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from cautious.experiments.images.experiment import run_images
+from cautious.experiments.images.image_experiment import run_images
 from cautious.experiments.images.settings import SCALES, SETTINGS, Setting, image_experiment_at
 from cautious.experiments.store import MANIFEST, provenance_line
 from cautious.io.atomic import atomic_write

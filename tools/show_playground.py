@@ -1,7 +1,7 @@
 """Measure the playground in a real Chromium, and film it: `python tools/show_playground.py [FOLDER]`.
 
-Prints the times that docs/playground.md quotes. With a folder, also writes screenshots of every tab (desktop, phone, phone
-on its side; light and dark) and the small animation of the README there. Needs playwright and chromium (extra `browser`).
+Prints the times that docs/playground.md quotes. With a folder, also writes screenshots of every tab (desktop, phone, phone on
+its side; light and dark) and the small animation of the README there. Needs playwright and chromium.
 """
 
 from __future__ import annotations

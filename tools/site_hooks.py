@@ -1,14 +1,19 @@
-"""What the documentation site needs beyond `docs/`: published figures, the playground, links to other files, examples.
+"""What the documentation site needs beyond `docs/`: published figures, the playground, notebooks, links, examples.
 
 The pages are written to read well on a git host, where `../results/...` and `../examples/...` are files beside `docs/`. The
 site contains only `docs/`, so this module adds the figures of published runs to it and replaces other such links by the file's
-name. `CodeExamples` is an extension of Griffe, which reads the docstrings for the API page.
+name. A notebook becomes a page with the outputs that are stored in it: this takes a few lines, where a plugin would bring
+thirty packages and scripts from other sites. `CodeExamples` is an extension of Griffe, which reads the docstrings for the API
+page.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import griffe
 from mkdocs.config.defaults import MkDocsConfig
@@ -21,13 +26,17 @@ OUTSIDE = re.compile(r"(?<!!)\[([^\]]+)\]\(\.\./(?!results/)([^)]+)\)")
 """A link to a file of the repository that is not a page."""
 EXAMPLE = re.compile(r"^>>> .*\n?(?:.+\n?)*", re.MULTILINE)
 """A doctest: from its first prompt to the next empty line."""
+NOTEBOOK = re.compile(r"\]\((\w+)\.ipynb\)")
+"""A link to a notebook, which on the site is a page; only the page itself links to the file."""
 PLAYGROUND = ROOT / "src" / "cautious" / "play" / "static"
 PLAYED = {".html", ".css", ".js", ".json", ".bin", ".svg"}
 """What the playground is made of (`cautious.play.server.KINDS`)."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the figures of published runs, and the playground."""
+    """Add the figures of published runs, the playground, and a page for each notebook."""
+    for path in sorted((ROOT / "docs").glob("*.ipynb")):
+        files.append(File.generated(config, f"{path.stem}.md", content=notebook_page(path)))
     for path in sorted((ROOT / "results").glob("*/figures/*.png")):
         place = f"{PUBLISHED}/{path.relative_to(ROOT / 'results').as_posix()}"
         files.append(File.generated(config, place, abs_src_path=str(path)))
@@ -41,8 +50,30 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def notebook_page(path: Path) -> str:
+    """A notebook as Markdown: text, code, and what each cell showed when it was last run."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    parts = [part for cell in cells for part in _cell_parts(cell)]
+    return "\n\n".join([*parts, f"*This page is a [notebook]({path.name}): download it and run it.*\n"])
+
+
+def _cell_parts(cell: dict[str, Any]) -> Iterator[str]:
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        yield source
+        return
+    yield f"```python\n{source}\n```"
+    for output in cell["outputs"]:
+        shown = output.get("data", {})
+        if "image/png" in shown:
+            yield f"![what the cell draws](data:image/png;base64,{''.join(shown['image/png']).strip()})"
+        else:
+            yield "```text\n" + "".join(output.get("text") or shown["text/plain"]).rstrip() + "\n```"
+
+
 def on_page_markdown(markdown: str, **_: object) -> str:
     """Redirect links to published figures and to the playground, and replace links to other files by their names."""
+    markdown = NOTEBOOK.sub(r"](\1.md)", markdown) if "](notebook.ipynb): download" not in markdown else markdown
     inside = markdown.replace("](../results/", f"]({PUBLISHED}/").replace("](../src/cautious/play/static/", "](play/")
     return OUTSIDE.sub(lambda link: _named(link[1], link[2]), inside)
 

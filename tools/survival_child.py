@@ -16,8 +16,8 @@ from pathlib import Path
 from cautious.beliefs.training import loop as training
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.cli.console import progress_bars, run_verb
-from cautious.experiments.driving.experiment import DrivingExperiment, run_driving
-from cautious.experiments.images.experiment import run_images
+from cautious.experiments.driving.driving_experiment import DrivingExperiment, run_driving
+from cautious.experiments.images.image_experiment import run_images
 from cautious.experiments.images.settings import EnsembleVariant, ImageExperiment
 from cautious.report.html import write_report
 

@@ -28,8 +28,10 @@ _HOMES = {
     "solve_bandit": "cautious.solvers.solve",
     "solve_mdp": "cautious.solvers.solve",
     "optimal_policy": "cautious.solvers.optimal",
+    "KofNPPO": "cautious.rl.kofn_ppo",
     "driving_world": "cautious.worlds.driving",
     "DrivingWorld": "cautious.worlds.driving",
+    "DiscretiseObservation": "cautious.worlds.envs.discretise",
     "solve_exact": "cautious.solvers.exact",
     "CautiousError": "cautious.errors",
     "InvalidInputError": "cautious.errors",
@@ -46,12 +48,14 @@ if TYPE_CHECKING:
     from cautious.policy.decision import Decision
     from cautious.policy.fallback import FallbackRule
     from cautious.policy.policy import CautiousPolicy
+    from cautious.rl.kofn_ppo import KofNPPO
     from cautious.solvers.certificate import Certificate
     from cautious.solvers.exact import solve_exact
     from cautious.solvers.optimal import optimal_policy
     from cautious.solvers.solution import Solution
     from cautious.solvers.solve import solve_bandit, solve_mdp
     from cautious.worlds.driving import DrivingWorld, driving_world
+    from cautious.worlds.envs.discretise import DiscretiseObservation
     from cautious.worlds.mdp import TabularMDP
 
 with contextlib.suppress(ModuleNotFoundError):  # the core works without Gymnasium

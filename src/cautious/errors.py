@@ -33,6 +33,10 @@ class ClusterWarning(UserWarning):
     """Machines of a cluster whose results differ in their last bits."""
 
 
+class CoverageWarning(UserWarning):
+    """Estimated dynamics of which some part was hardly ever tried."""
+
+
 class FolderInUseError(CautiousError):
     """Another process is writing to the same run."""
 

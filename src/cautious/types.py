@@ -1,6 +1,10 @@
 """Dimension letters, and the choices that have names.
 
-Letters: M models, N sampled models, S states, A actions, T iterations, R runs, B batch (levels x runs).
+Letters of every room: M models, N sampled models, S states, A actions, T iterations, L levels, R runs, B batch (L x R).
+In beliefs: P parameters of one model, F features of a state (G after whitening, D columns of a table), H held-out states,
+U made-up states, Q pairs of states of the driving world; there B is a batch of samples, and of images H, W and C are height,
+width and channels. In solvers: W windows of iterations. A small letter counts a part of what the large one counts: m models
+of a block, s states of a chunk, b members of a batch.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ class Regime(StrEnum):
 
 
 class Sampling(StrEnum):
-    """How each iteration meets the belief: the paper's shuffled queue, or all M models by exact rank weights."""
+    """How models enter an iteration: by the paper's shuffled queue, or all M models by exact rank weights."""
 
     QUEUE = "queue"
     EXACT = "exact"

@@ -45,14 +45,19 @@ def look_up(table: Mapping[str, Entry], value: Any, name: str) -> Entry:
     return table[value]
 
 
-def parse_count(value: Any, name: str, minimum: int = 1) -> int:
-    """`value` as a whole number that is at least `minimum`."""
+def check_count(value: Any, name: str, minimum: int = 1) -> None:
+    """Raise unless `value` is a whole number that is at least `minimum`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise InvalidInputError(f"{name}={value!r} must be a whole number, at least {minimum}.")
     if value < minimum:
         raise InvalidInputError(f"{name}={value} is too small; it must be at least {minimum}.")
     if value > LARGEST_COUNT:
         raise InvalidInputError(f"{name} is too large; it must be at most {LARGEST_COUNT:,}.")
+
+
+def parse_count(value: Any, name: str, minimum: int = 1) -> int:
+    """`value` as a whole number that is at least `minimum`."""
+    check_count(value, name, minimum)
     return int(value)
 
 
@@ -89,8 +94,8 @@ def as_path(value: Any, name: str) -> Path:
     return path
 
 
-def as_folder(value: Any, name: str = "folder") -> Path:
-    """`value` as a folder to write in, which exists or can be made, and is writable.
+def check_folder(value: Any, name: str = "folder") -> None:
+    """Raise unless `value` is a folder that exists or can be made, and that can be written in.
 
     Checked before long work begins, whose result could otherwise not be saved.
     """
@@ -100,7 +105,12 @@ def as_folder(value: Any, name: str = "folder") -> Path:
         raise InvalidInputError(f"{name}={str(path)!r}: {there} is a file; choose a folder, or a new name.")
     with translate_os_errors(path):
         tempfile.TemporaryFile(dir=there).close()
-    return path
+
+
+def as_folder(value: Any, name: str = "folder") -> Path:
+    """`value` as a folder to write in (`check_folder`)."""
+    check_folder(value, name)
+    return Path(value)
 
 
 def as_float_tensor(values: ArrayLike, name: str, device: torch.device | str | None = None) -> Tensor:
@@ -131,19 +141,24 @@ def _as_numpy(values: Any) -> np.ndarray:
     return np.require(array, dtype=kind, requirements=["C", "W", "A"])
 
 
-def as_device(device: torch.device | str | None) -> torch.device | None:
-    """The device of that name, checked to be usable; None stays None."""
-    if device is None:
-        return None
+def check_device(device: torch.device | str) -> None:
+    """Raise unless there is a device of that name that can be used."""
     try:
-        place = torch.device(device)
-        torch.empty(0, device=place)
-        if place.type == "meta":
+        named = torch.device(device)
+        torch.empty(0, device=named)
+        if named.type == "meta":
             raise ValueError("it holds no numbers")
     except (RuntimeError, AssertionError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise InvalidInputError(f"device={device!r} cannot be used here ({reason}); 'cpu' always can.") from None
-    return place
+
+
+def as_device(device: torch.device | str | None) -> torch.device | None:
+    """The device of that name, checked to be usable; None stays None."""
+    if device is None:
+        return None
+    check_device(device)
+    return torch.device(device)
 
 
 def resolve_device(device: torch.device | str | None) -> torch.device:
@@ -164,15 +179,15 @@ def check_shape(tensor: Tensor, letters: str, name: str = "array", **sizes: int)
     """
     names, batched = _dimensions(letters)
     shape = tuple(tensor.shape)
-    own = shape[len(shape) - len(names) :] if batched else shape
-    wrong_rank = len(own) != len(names)
-    if wrong_rank or (sizes and any(size != sizes.get(letter, size) for letter, size in zip(names, own, strict=True))):
+    checked = shape[len(shape) - len(names) :] if batched else shape
+    wrong_rank = len(checked) != len(names)
+    if wrong_rank or any(size != sizes.get(letter, size) for letter, size in zip(names, checked, strict=True)):
         rule = "".join(f" with {letter}={sizes[letter]}" for letter in dict.fromkeys(names) if letter in sizes)
         wanted = ", ".join(letters.split())
         raise InvalidInputError(f"{name}: expected shape [{wanted}]{rule}, got {list(shape)}.")
-    if 0 in own:
+    if 0 in checked:
         raise InvalidInputError(
-            f"{name}: dimension {names[own.index(0)]} of shape {list(shape)} is empty; it needs one at least."
+            f"{name}: dimension {names[checked.index(0)]} of shape {list(shape)} is empty; it needs at least one."
         )
 
 
@@ -190,9 +205,9 @@ def check_finite(tensor: Tensor, name: str) -> None:
     bad = ~torch.isfinite(tensor)
     if not bool(bad.any()):
         return  # finite entries whose sum overflowed
-    place = [int(i) for i in bad.nonzero()[0]]
+    entry = [int(i) for i in bad.nonzero()[0]]
     raise InvalidInputError(
-        f"{name}: entry {place} is {tensor[tuple(place)].item()}, one of {int(bad.sum())} that are not finite; "
+        f"{name}: entry {entry} is {tensor[tuple(entry)].item()}, one of {int(bad.sum())} that are not finite; "
         "every entry must be a finite number."
     )
 
@@ -222,13 +237,13 @@ def check_distribution(tensor: Tensor, name: str, tolerance: float = 1e-6) -> No
     """Raise unless the entries along the last dimension are non-negative and sum to one."""
     check_finite(tensor, name)
     if bool((tensor < 0).any()):
-        place = [int(i) for i in (tensor < 0).nonzero()[0]]
+        entry = [int(i) for i in (tensor < 0).nonzero()[0]]
         raise InvalidInputError(
-            f"{name}: entry {place} is {tensor[tuple(place)].item()}; probabilities must be 0 or more."
+            f"{name}: entry {entry} is {tensor[tuple(entry)].item()}; probabilities must be 0 or more."
         )
     total = tensor.sum(dim=-1)
     off = (total - 1).abs() > tolerance
     if bool(off.any()):
-        place = [int(i) for i in off.nonzero()[0]] if off.dim() else []
-        where = f" {place}" if place else ""
-        raise InvalidInputError(f"{name}: row{where} sums to {total[tuple(place)].item():.9g}; each must sum to 1.")
+        row = [int(i) for i in off.nonzero()[0]] if off.dim() else []
+        where = f" {row}" if row else ""
+        raise InvalidInputError(f"{name}: row{where} sums to {total[tuple(row)].item():.9g}; each must sum to 1.")

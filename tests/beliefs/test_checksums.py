@@ -61,13 +61,13 @@ def test_json_is_the_same_however_it_is_laid_out(tmp_path):
 @pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": -Infinity}', '{"a": 1e999}', '{"a": 1, "a": 2}', "[" * 10**5])
 def test_json_that_means_nothing_is_refused(tmp_path, text):
     (tmp_path / "x.json").write_text(text)
-    with pytest.raises(BadFileError, match=r"x\.json: not a whole JSON file"):
+    with pytest.raises(BadFileError, match=r"x\.json: not a complete JSON file"):
         load_json(tmp_path / "x.json")
 
 
 def test_a_number_too_long_to_read_is_refused(tmp_path):
     (tmp_path / "x.json").write_text('{"a": ' + "9" * 5000 + "}")
-    with pytest.raises(BadFileError, match="not a whole JSON file"):
+    with pytest.raises(BadFileError, match="not a complete JSON file"):
         load_json(tmp_path / "x.json")
 
 

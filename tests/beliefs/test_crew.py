@@ -5,9 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cautious.beliefs.training.loop import TrainingSettings, TrainState, train, train_shard
+from cautious.beliefs.training.loop import (
+    TrainingSettings,
+    TrainState,
+    balanced_shard_size,
+    partition_models,
+    train,
+    train_shard,
+)
 from cautious.beliefs.training.problems import DrivingTrainingProblem
-from cautious.beliefs.training.sharding import balanced_shard_size, partition_models
 
 SETTINGS = TrainingSettings(num_models=40, num_epochs=2, batch_size=800, learning_rate=1e-3, weight_decay=1e-5)
 

@@ -8,7 +8,9 @@ import torch
 
 from cautious import RewardEnsemble, solve_bandit
 from cautious.beliefs.diagnostics import diagnose
+from cautious.beliefs.fixed_shapes import rounds_alike
 from cautious.beliefs.networks.image import ImageNetwork
+from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 from cautious.io.arrays import load_json, save_json
 
@@ -119,3 +121,24 @@ def test_what_is_known_of_models_goes_with_them(images):
     belief.diagnosis = diagnose(torch.rand(3, 5, 2), torch.rand(5, 2), torch.rand(3, 4, 2))
     assert belief.to("cpu").diagnosis is belief.diagnosis
     assert belief.on(images).diagnosis is belief.diagnosis
+
+
+def test_few_rows_are_predicted_by_short_calls_where_these_round_alike(monkeypatch):
+    network = VectorNetwork((5,), 3)
+    weights = np.stack([network.init(np.random.default_rng(model)) for model in range(20)])
+    belief = RewardEnsemble(network, torch.from_numpy(weights).float())
+    rows = torch.from_numpy(np.random.default_rng(0).normal(size=(70, 5)))
+    whole = belief.rewards(rows)
+    assert torch.equal(belief.rewards(rows[:3]), whole[:, :3])
+    monkeypatch.setattr(RewardEnsemble, "_has_short_calls", False)
+    assert torch.equal(belief.rewards(rows[:3]), whole[:, :3])
+    monkeypatch.undo()
+    belief.parameters.mul_(2)  # weights that were kept for single predictions are not used when they have changed
+    assert torch.equal(belief.rewards(rows[:3]), belief.rewards(rows)[:, :3])
+    assert not torch.equal(belief.rewards(rows[:3]), whole[:, :3])
+
+
+def test_calls_that_round_differently_are_found_out():
+    rows = torch.rand(64, 4)
+    assert rounds_alike(lambda part: 2 * part[None], rows, 8)
+    assert not rounds_alike(lambda part: (part + 1e-7 * len(part))[None], rows, 8)

@@ -56,10 +56,10 @@ def test_truncated_files_are_named(tmp_path, keep):
     path = tmp_path / "x.safetensors"
     save_tensors(path, {"a": torch.zeros(10)})
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(BadFileError, match=r"x\.safetensors: not a whole"):
+    with pytest.raises(BadFileError, match=r"x\.safetensors: not a complete"):
         load_tensors(path)
     (tmp_path / "y.json").write_text('{"a": ')
-    with pytest.raises(BadFileError, match=r"y\.json: not a whole"):
+    with pytest.raises(BadFileError, match=r"y\.json: not a complete"):
         load_json(tmp_path / "y.json")
 
 
@@ -71,7 +71,7 @@ def test_a_missing_file_is_named(tmp_path):
 def test_several_arrays_under_the_name_of_one_are_named(tmp_path):
     np.savez(tmp_path / "x.npz", inputs=np.zeros(2))
     (tmp_path / "x.npz").rename(tmp_path / "x.npy")
-    with pytest.raises(BadFileError, match=r"x\.npy: not a whole \.npy file of numbers \(it holds several arrays"):
+    with pytest.raises(BadFileError, match=r"x\.npy: not a complete \.npy file of numbers \(it holds several arrays"):
         load_array(tmp_path / "x.npy", "inputs")
 
 
@@ -96,9 +96,9 @@ def test_numpy_headers_that_claim_what_cannot_be_are_named(tmp_path, header):
     (tmp_path / "x.npy").write_bytes(numpy_file(header))
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as packed:
         packed.writestr("inputs.npy", numpy_file(header))
-    with pytest.raises(BadFileError, match=r"x\.npy: not a whole"):
+    with pytest.raises(BadFileError, match=r"x\.npy: not a complete"):
         load_array(tmp_path / "x.npy", "inputs")
-    with pytest.raises(BadFileError, match=r"x\.npz: not a whole"):
+    with pytest.raises(BadFileError, match=r"x\.npz: not a complete"):
         load_npz(tmp_path / "x.npz", ["inputs"])
 
 
@@ -111,5 +111,5 @@ def test_zip_entries_that_cannot_be_unpacked_are_named(tmp_path, field, value):
     content[6 + field] = value  # of the entry
     content[content.rindex(b"PK\1\2") + 8 + field] = value  # of the list of entries
     (tmp_path / "x.npz").write_bytes(content)
-    with pytest.raises(BadFileError, match=r"x\.npz: not a whole \.npz file of numbers"):
+    with pytest.raises(BadFileError, match=r"x\.npz: not a complete \.npz file of numbers"):
         load_npz(tmp_path / "x.npz", ["inputs"])

@@ -60,7 +60,7 @@ def test_unfinished_work_of_another_module_is_refused(problem, tmp_path, other):
     states, rewards = problem
     belief = fit_ensemble(states, rewards, network=small, checkpoint_dir=tmp_path, **QUICK)
     assert sum(part.numel() for part in other().parameters()) == belief.parameters.shape[1]
-    with pytest.raises(BadFileError, match=r"another experiment \(network is 'module Sequential \w{16}' there"):
+    with pytest.raises(BadFileError, match=r"another training run \(network is 'module Sequential \w{16}' there"):
         fit_ensemble(states, rewards, network=other, checkpoint_dir=tmp_path, **QUICK)
     again = fit_ensemble(states, rewards, network=small, checkpoint_dir=tmp_path, **QUICK)
     assert torch.equal(again.parameters, belief.parameters)

@@ -196,7 +196,7 @@ def test_a_write_that_fails_keeps_the_last_whole_checkpoint(network, tmp_path, m
     )
 
 
-def test_a_folder_of_another_experiment_is_refused(network, tmp_path):
+def test_a_folder_of_another_training_run_is_refused(network, tmp_path):
     train(network, SETTINGS, checkpoint_dir=tmp_path)
     other = TrainingSettings(5, 4, 800, 1e-3, 1e-5)
     with pytest.raises(BadFileError, match="num_epochs is 3 there and 4 here"):
@@ -212,7 +212,7 @@ def test_a_truncated_checkpoint_is_named(network, tmp_path):
     with pytest.raises(BadFileError, match=path.name):
         train(network, SETTINGS, checkpoint_dir=tmp_path)
     (tmp_path / "training.json").write_text(json.dumps([1, 2]))
-    with pytest.raises(BadFileError, match="another experiment"):
+    with pytest.raises(BadFileError, match="another training run"):
         train(network, SETTINGS, checkpoint_dir=tmp_path)
 
 

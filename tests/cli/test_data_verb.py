@@ -94,13 +94,13 @@ def test_fetch_asks_for_what_was_named_and_lists_the_files(tmp_path, capsys, mon
 
 def test_a_failed_fetch_is_said_plainly(capsys, monkeypatch):
     def fetch(names, progress, *, folder):
-        raise BadFileError("http://somewhere/some.gz: what came does not have the checksum")
+        raise BadFileError("http://somewhere/some.gz: the downloaded file does not match the checksum")
 
     monkeypatch.setattr(data, "fetch_images", fetch)
     with pytest.raises(SystemExit) as stop:
         main(["data", "fetch", "digits"])
     assert stop.value.code == 2
-    assert "what came" in capsys.readouterr().err
+    assert "does not match the checksum" in capsys.readouterr().err
 
 
 def test_help_teaches(capsys):

@@ -132,7 +132,7 @@ def test_too_few_familiar_states_are_said_to_be(files, capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ("train log.csv", "name the one or the other"),
+        ("train log.csv", "one reward column per action"),
         ("train log.csv --action treatment --reward cost", "no column 'cost'"),
         ("train log.csv arrays.npz --action treatment --reward outcome", "tables and arrays"),
         ("train arrays.npz --action treatment", "arrays have none"),

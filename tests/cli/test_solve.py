@@ -9,8 +9,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from cautious import CautiousPolicy, optimal_policy, solve_bandit, solve_mdp
+from cautious import CautiousPolicy, TabularMDP, optimal_policy, solve_bandit, solve_mdp
 from cautious.cli.main import main
+from cautious.worlds.coverage import Coverage
+from cautious.worlds.mdp_files import save_mdp
 
 
 @pytest.fixture
@@ -51,6 +53,22 @@ def test_a_users_world_is_solved_and_certified(problem, capsys):
     assert record["solution"]["num_models"] == 30
     assert "1-of-20" in capsys.readouterr().out
     assert sorted(p.name for p in (folder / "out").iterdir()) == ["certificate.json", "policy.safetensors"]
+
+
+def test_an_estimated_world_is_said_to_be_one(problem, capsys):
+    folder, mdp, _ = problem
+    visits = torch.full((mdp.num_states, mdp.num_actions), 7)
+    visits[0, 0] = 2
+    coverage = Coverage(visits, torch.ones(mdp.num_states, dtype=torch.bool))
+    save_mdp(
+        folder / "seen.safetensors",
+        TabularMDP(mdp.transitions, mdp.initial_state_dist, mdp.discount, coverage=coverage),
+    )
+    arguments = ["--rewards", f"{folder}/rewards.safetensors", "--level", "1-of-20", "--iterations", "5"]
+    run(folder, *arguments, "--mdp", f"{folder}/seen.safetensors")
+    assert "about the estimated world only" in " ".join(capsys.readouterr().out.split())
+    record = json.loads((folder / "out" / "certificate.json").read_text())
+    assert "1 less often, 0 never" in record["estimated"]
 
 
 def test_several_levels_and_a_flat_transition_matrix(problem):
@@ -155,12 +173,19 @@ def overwrite(file, **tensors):
 
 
 BAD = [
-    (lambda f: truncate(f / "rewards.safetensors"), [], "not a whole safetensors file"),
+    (lambda f: truncate(f / "rewards.safetensors"), [], "not a complete safetensors file"),
     (lambda f: (f / "rewards.safetensors").unlink(), [], "no such file"),
-    (lambda f: (f / "rewards.safetensors").write_bytes(b""), [], "not a whole safetensors file"),
+    (lambda f: (f / "rewards.safetensors").write_bytes(b""), [], "not a complete safetensors file"),
     (drop("discount"), [], "holds no tensor 'discount'"),
     (overwrite("mdp.safetensors", discount=torch.tensor([1.5])), [], "discount=1.5"),
     (overwrite("mdp.safetensors", discount=torch.tensor([0.5, 0.5])), [], "must be one number"),
+    (overwrite("mdp.safetensors", visits=torch.ones(2)), [], "entered"),
+    (overwrite("mdp.safetensors", endings=torch.ones(3), endings_chance=torch.ones(3)), [], "must be [E, 2]"),
+    (
+        overwrite("mdp.safetensors", endings=torch.full((1, 2), 99), endings_chance=torch.ones(1)),
+        [],
+        "before the state after the end",
+    ),
     (overwrite("rewards.safetensors", rewards=torch.full((30, 6, 3), torch.nan)), [], "not finite"),
     (overwrite("rewards.safetensors", rewards=torch.zeros(30, 5, 3)), [], "as the MDP has"),
     (lambda f: None, ["--level", "30-of-20"], "k=30 exceeds n=20"),
@@ -188,7 +213,7 @@ def test_a_pickled_numpy_file_is_not_opened(problem, capsys):
     np.save(folder / "evil.npy", np.array([{"code": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(SystemExit):
         run(folder, "--rewards", f"{folder}/evil.npy")
-    assert "not a whole .npy file of numbers" in " ".join(capsys.readouterr().err.split())
+    assert "not a complete .npy file of numbers" in " ".join(capsys.readouterr().err.split())
 
 
 def test_help_teaches(capsys):

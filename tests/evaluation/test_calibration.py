@@ -11,7 +11,7 @@ import torch
 
 from cautious import CautiousPolicy, KofN, TabularMDP, calibrate
 from cautious.errors import InvalidInputError
-from cautious.evaluation.calibration import CalibrationWarning, above_p_value, upper_bound
+from cautious.evaluation.calibration import CalibrationWarning, above_p_value, mean_upper_bound
 from cautious.policy.decision import departs, total_variation
 
 
@@ -99,7 +99,7 @@ def test_the_p_value_is_that_of_a_binomial_or_better_and_never_lies():
     losses = torch.cat([torch.ones(3), torch.zeros(297)])
     assert above_p_value(losses, 0.05) <= np.e * scipy.stats.binom.cdf(3, 300, 0.05)
     assert above_p_value(losses, 0.01) == pytest.approx(1)
-    bound = upper_bound(losses, 0.05)
+    bound = mean_upper_bound(losses, 0.05)
     assert 0.01 < bound < 0.05
     assert above_p_value(losses, bound) <= 0.05 < above_p_value(losses, bound - 1e-6)
 

@@ -18,14 +18,14 @@ import pytest
 import torch
 from ray_processes import processes, wait_until
 
-from cautious import fit_ensemble
+from cautious import CautiousPolicy, KofN, fit_ensemble
 from cautious.beliefs.networks.module import ModuleNetwork
 from cautious.beliefs.training.loop import train
 from cautious.beliefs.training.problems import DrivingTrainingProblem, ImageTrainingProblem, ModuleTrainingProblem
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import ClusterError, ClusterWarning, InvalidInputError
 from cautious.experiments.executors.ray_executor import rounding_fingerprint
-from cautious.experiments.images.experiment import run_images
+from cautious.experiments.images.image_experiment import run_images
 from cautious.experiments.images.settings import image_experiment_at
 from cautious.experiments.store import Store
 from cautious.worlds.driving import driving_world
@@ -328,3 +328,67 @@ def test_reproduce_driving_on_a_cluster_twice(address, smoke_run, tmp_path):
     assert ledger["seeds"] == [0, 1]
     bound = next(row for row in ledger["claims"] if row["claim"] == "TH1")
     assert (bound["shown"], bound["judged"], bound["runs"]["1"]["verdict"]) == (2, 2, "reproduced")
+
+
+def test_a_belief_and_its_decisions_on_a_cluster(executor, monkeypatch):
+    """`fit_ensemble(executor=...)`, and decisions about rows in several pieces: the bits of one process."""
+    rng = np.random.default_rng(0)
+    states, rewards = rng.normal(size=(60, 3)), rng.normal(size=(60, 2))
+    options = {"num_models": 20, "num_epochs": 2, "batch_size": 16, "progress": False, "validation_fraction": 0}
+    here = fit_ensemble(states, rewards, **options)
+    there = fit_ensemble(states, rewards, executor=executor, **options)
+    assert torch.equal(here.parameters, there.parameters)
+    assert torch.equal(here.prior.heights, there.prior.heights)
+    levels, rows = [KofN(1, 20), KofN(5, 10)], 3 * rng.normal(size=(130, 3))
+    monkeypatch.setattr("cautious.policy.blocks.ROWS_PER_PIECE", 50)
+    told = []
+    policy = CautiousPolicy(there, levels[0])
+    elsewhere = policy.solve_rows(rows, levels, lambda *now: told.append(now), executor)
+    for ours, theirs in zip(policy.solve_rows(rows, levels), elsewhere, strict=True):
+        assert torch.equal(ours, theirs)
+    assert told[0] == (0, 130)
+    assert told[-1] == (130, 130)
+    assert len(told) == 4
+
+
+def test_more_pieces_than_are_given_out_at_a_time(executor, monkeypatch):
+    monkeypatch.setattr("cautious.experiments.executors.ray_executor.FEWEST_WAITING", 3)
+
+    def double(shared, piece, tell):
+        return 2 * piece
+
+    found = executor.map(double, None, list(range(20)), device="cpu", title="doubling")
+    assert dict(found) == {piece: 2 * piece for piece in range(20)}
+
+
+def test_train_and_solve_with_ray_write_the_same_files(address, tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "data.npz", inputs=rng.normal(size=(40, 3)), rewards=rng.normal(size=(40, 2)))
+    np.save(tmp_path / "new.npy", 3 * rng.normal(size=(30, 3)))
+    small = ["--num-models", "20", "--num-epochs", "2"]
+    for engine in (["--engine", "ray", "--address", address], []):
+        out = tmp_path / ("there" if engine else "here")
+        for arguments in (
+            ["train", str(tmp_path / "data.npz"), *small, "--out", str(out / "belief")],
+            [
+                "solve",
+                "--belief",
+                str(out / "belief"),
+                "--states",
+                str(tmp_path / "new.npy"),
+                "--out",
+                str(out / "solved"),
+            ],
+        ):
+            done = subprocess.run(
+                [sys.executable, "-m", "cautious", *arguments, *engine], capture_output=True, text=True
+            )
+            assert done.returncode == 0, done.stderr
+    for name in (
+        "belief/models-*.safetensors",
+        "belief/ensemble.json",
+        "solved/policy.safetensors",
+        "solved/certificate.json",
+    ):
+        (ours,), (theirs,) = ((tmp_path / side).glob(name) for side in ("here", "there"))
+        assert ours.read_bytes() == theirs.read_bytes(), name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 
 import pytest
 import torch
@@ -13,15 +14,16 @@ from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.cli.main import main
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 from cautious.evaluation.driving_safety import safety_statistics
-from cautious.experiments.demos import rollouts as drives
+from cautious.experiments.demos import first_decisions
 from cautious.experiments.demos.rollouts import drive_both, sample_drive, trained_belief
-from cautious.experiments.driving import experiment as driving
-from cautious.experiments.driving.experiment import SCALES, experiment_at, run_driving
+from cautious.experiments.driving import driving_experiment as driving
+from cautious.experiments.driving.driving_experiment import SCALES, experiment_at, run_driving
 from cautious.experiments.executors import executor
 from cautious.experiments.store import Store
 from cautious.ops.regret import uniform_policy
 from cautious.ops.risk import KofN
 from cautious.report.claims.driving import driving_ledger
+from cautious.report.driving import driving_report
 from cautious.report.driving.driving_report import FIGURES
 from cautious.report.html import write_report
 from cautious.seeding import make_rng
@@ -169,7 +171,7 @@ class TestDrives:
 
     def test_a_folder_without_a_belief_is_refused(self, tmp_path):
         with pytest.raises(MissingFileError, match="holds no trained belief"):
-            trained_belief(tmp_path, tmp_path, None)
+            trained_belief(tmp_path)
 
 
 class TestCommandLine:
@@ -190,17 +192,31 @@ class TestCommandLine:
             assert image.size[0] > 400
         main(common)
         out = capsys.readouterr().out
-        assert "1-of-20: " in out
-        assert "rows driven" in out
+        assert "hits per 100" in " ".join(out.split())
 
-    def test_watch_trains_into_the_folder_that_is_named(self, tmp_path, monkeypatch):
+    def test_watch_shows_the_belief_of_the_package_and_that_caution_pays(self, tmp_path, monkeypatch, capsys):
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(drives, "experiment_at", lambda scale: experiment_at("smoke"))
-        command = ["watch", "driving", "--steps", "1", "--out", "mine", "--gif", "drive.gif"]
-        main(command)
-        assert {path.name for path in tmp_path.iterdir()} == {"mine", "drive.gif"}
-        monkeypatch.setattr(drives, "load_or_train", None)  # a second time it is there
-        main(command)
+        main(["watch", "driving", "--steps", "1", "--gif", "drive.gif"])
+        assert {path.name for path in tmp_path.iterdir()} == {"drive.gif"}  # nothing is trained
+        cautious, ordinary = drive_both(RewardEnsemble.load("driving"), [KofN(1, 20), KofN(20, 20)], 0.5, 1, seed=0)
+        assert len(cautious.frames) == 2
+        assert cautious.long_run.collisions < 0.85 * ordinary.long_run.collisions
+        assert f"{100 * cautious.long_run.collisions / 10_000:.2f}" in capsys.readouterr().out
+
+    def test_the_demo_needs_no_training_and_its_report_has_both_parts(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(executor, "train", None)
+        monkeypatch.setattr(first_decisions, "first_decisions", partial(first_decisions.first_decisions, 20))
+        monkeypatch.setattr(driving_report, "FIGURES", {})  # drawn in other tests
+        main(["demo", "--out", str(tmp_path)])
+        page = (tmp_path / "report.html").read_text(encoding="utf-8")
+        places = [
+            page.index(words) for words in ("What happened", "On clothes", "first-decisions:", "What the paper claims")
+        ]
+        assert places == sorted(places)
+        assert "Digits and clothes" in page
+        verdicts = {verdict.claim: verdict.reproduced for verdict in driving_ledger(Store.open(tmp_path))}
+        assert all(verdicts[claim] for claim in ("DR1", "DR2", "DR3", "DR4", "TH1", "TH2"))
+        assert verdicts["CO1"] is None  # nothing was trained
 
     def test_bad_requests(self, tmp_path, capsys):
         for arguments, message in (

@@ -12,8 +12,8 @@ from cautious import RewardEnsemble, solve_bandit
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 from cautious.evaluation.image_behaviour import behaviour
-from cautious.experiments.images import experiment as image_experiment
-from cautious.experiments.images.experiment import load_data, run_images, stages_of, training_problem
+from cautious.experiments.images import image_experiment
+from cautious.experiments.images.image_experiment import load_data, run_images, stages_of, training_problem
 from cautious.experiments.images.settings import (
     SCALES,
     SETTINGS,

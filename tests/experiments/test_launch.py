@@ -15,7 +15,7 @@ from cautious.experiments.executors.executor import LocalExecutor, open_executor
 from cautious.experiments.runs import run_repeats
 from cautious.experiments.store import Store
 from cautious.io.arrays import load_json
-from cautious.report.claims.base import ClaimResult
+from cautious.report.claims.rules import ClaimResult
 from cautious.report.repeats import tallied, write_tallies
 
 

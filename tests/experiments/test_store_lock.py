@@ -11,12 +11,12 @@ import time
 import pytest
 
 from cautious.errors import CautiousError, FolderInUseError
-from cautious.experiments.driving.experiment import experiment_at, run_driving
+from cautious.experiments.driving.driving_experiment import experiment_at, run_driving
 from cautious.experiments.store import Store
 
 HOLD = """
 import sys, time
-from cautious.experiments.driving.experiment import experiment_at
+from cautious.experiments.driving.driving_experiment import experiment_at
 from cautious.experiments.store import Store
 with Store.create(sys.argv[1], "driving", experiment_at("smoke").as_settings()).locked():
     print("holding", flush=True)

@@ -215,9 +215,10 @@ def test_mistakes_are_named(generator):
 
 
 def test_a_decision_shows_what_it_decides_and_nothing_private():
-    shown = repr(CautiousPolicy(torch.rand(4, 1, 2), "1-of-2", num_iterations=2).decide([0]))
-    assert "action=" in shown
-    assert "_opinions" not in shown
+    gamble_or_help = torch.tensor([[[1.0, 0.25], [1.0, 0.25]], [[1.0, 0.25], [0.0, 0.25]]])
+    policy = CautiousPolicy(gamble_or_help, "1-of-2")
+    assert repr(policy) == "CautiousPolicy(1-of-2, 2 models, 2 actions)"
+    assert repr(policy.decide([0, 1])) == "Decision(2 states: action 0 in 1, action 1 in 1; 1 depart)"
 
 
 def test_a_table_is_the_policys_own():

@@ -163,9 +163,7 @@ def test_too_few_familiar_states_are_refused():
 
 
 def test_a_decision_made_by_hand_says_that_it_does_not_know():
-    decision = Decision(
-        torch.tensor([0]), torch.ones(1, 1), torch.zeros(1), torch.ones(1, 1), lambda: torch.ones(2, 1, 1)
-    )
+    decision = Decision(torch.tensor([0]), torch.ones(1, 1), torch.zeros(1), torch.ones(1, 1), torch.ones(2, 1, 1))
     assert decision.disagreement.isnan()
     assert decision.opinions().shape == (2, 1, 1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from cautious.experiments.images.experiment import Stage
+from cautious.experiments.images.image_experiment import Stage
 from cautious.experiments.images.settings import image_experiment_at
 from cautious.experiments.store import Store
 from cautious.report.paper import paper_table

@@ -51,7 +51,7 @@ def draw_all(store, render=False):
 def test_a_smoke_run_draws_without_training(task, smoke_run, tmp_path, monkeypatch):
     store = smoke_run(task)
     monkeypatch.setattr("cautious.experiments.executors.executor.train", None)
-    monkeypatch.setattr("cautious.experiments.images.experiment.solve_bandit", None)
+    monkeypatch.setattr("cautious.experiments.images.image_experiment.solve_bandit", None)
     assert set(draw_all(store, render=task == "help-if-available")) == expected(task, ("digits", "fashion"))
     name, (_, draw) = next(iter(image_figures(store).items()))
     save_figure(draw(store), tmp_path / f"{name}.png")

@@ -42,7 +42,7 @@ def test_tables_and_figures_by_id(tmp_path):
     assert [table.id for table in tables] == ["bit_TEST"]
     assert list(figures) == ["dial"]
     with pytest.raises(
-        InvalidInputError, match=r"'bit_Test' is no table or figure of this run; it has 'novel-help-0.05'"
+        InvalidInputError, match=r"'bit_Test' is not a table or figure of this run; it has 'novel-help-0.05'"
     ):
         chosen_of(store, ["bit_Test"])
     names = [table.id for table in tables_of(store)] + list(figures_of(store))
@@ -57,6 +57,11 @@ def check_page(store):
         assert f'alt="{name}:' in text
         assert (store.folder / "figures" / f"{name}.svg").exists()
     assert text.count("data:image/png;base64,") == len(names)
+    places = [
+        text.index(words)
+        for words in ("What happened", f'alt="{names[0]}:', "What the paper claims", "How this was made")
+    ]
+    assert places == sorted(places)
     for origin in store.manifest["origins"].values():
         assert f"({html.escape(origin)})" in text
     for table in tables_of(store):
@@ -101,7 +106,7 @@ class TestCommandLine:
         run = FakeRun(tmp_path / "run", "ask-for-help")
         other = Store.create(tmp_path / "other", "juggling", {})
         for arguments, message in (
-            (["report", str(run.store.folder), "--only", "pie-chart"], "'pie-chart' is no table or figure"),
+            (["report", str(run.store.folder), "--only", "pie-chart"], "'pie-chart' is not a table or figure"),
             (["report", str(other.folder)], "no report is known for experiment 'juggling'"),
             (["reproduce", "driving", "--scale", "smoke", "--data", str(tmp_path)], "driving uses no image data"),
             (["reproduce", "ask-for-help", "--scale", "smoke", "--data", str(tmp_path / "none")], "no such folder"),

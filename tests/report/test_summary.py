@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fake_runs import bearing_out, scaled, usual
 
-from cautious.report.claims.base import ClaimResult
+from cautious.report.claims.rules import ClaimResult
 from cautious.report.headlines import GROUPS, HEADLINES, cells_figure, cells_of, headline_table
 from cautious.report.images.image_run import ImageRun
 from cautious.report.images.image_tables import units_ledger, units_table

@@ -29,7 +29,7 @@ MNIST_MD5 = {
 
 def need(name: str, split: str) -> None:
     files = locate(name, split, FOLDER)
-    if files is None or files.place.kind != "given folder":
+    if files is None or files.found_in.kind != "given folder":
         pytest.skip(f"no {name} {split} in the folder that CAUTIOUS_DATA names")
 
 

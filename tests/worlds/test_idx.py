@@ -63,12 +63,12 @@ def test_packing_depends_on_the_content_alone(tmp_path):
         (b"\0\0", "not an IDX file"),
         (b"PK\x03\x04 a zip", "not an IDX file"),
         (SOUND[:10], "cut off inside its header"),
-        (SOUND[:-1], r"promises 12 bytes|cut off"),
-        (SOUND + b"!", "goes on after"),
+        (SOUND[:-1], r"declares 12 bytes|cut off"),
+        (SOUND + b"!", "has extra data after"),
         (header(2, 2, 3, kind=0x0D) + bytes(48), "type 0x0d"),
         (header(12) + bytes(12), "has 1 dimensions where 3"),
         (header(0, 28, 28), "holds nothing"),
-        (header(2**32 - 1, 2**32 - 1, 2**32 - 1) + bytes(12), "promises 79,228,"),
+        (header(2**32 - 1, 2**32 - 1, 2**32 - 1) + bytes(12), "declares 79,228,"),
     ],
 )
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
@@ -102,7 +102,7 @@ def test_a_promise_that_the_file_is_too_short_for_is_not_believed(tmp_path, pack
     """900 MB would fit in memory, but not in this file: nothing is set aside for them."""
     path = tmp_path / "boastful"
     path.write_bytes(pack(header(1000, 1000, 900) + bytes(12)))
-    with pytest.raises(BadFileError, match="promises 900,000,000 bytes"):
+    with pytest.raises(BadFileError, match="declares 900,000,000 bytes"):
         read_idx(path, 3)
 
 
@@ -124,7 +124,7 @@ def test_a_bomb_behind_a_small_header_is_read_no_further_than_promised(tmp_path,
 
     monkeypatch.setattr(gzip.GzipFile, "read", read)
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(header(1, 2, 3) + bytes(2**24)))
-    with pytest.raises(BadFileError, match="goes on after"):
+    with pytest.raises(BadFileError, match="has extra data after"):
         read_idx(tmp_path / "bomb.gz", 3)
     assert min(asked) > 0
     assert sum(asked) == 4 + 12 + 6 + 1

@@ -90,3 +90,21 @@ def test_a_policy_is_checked_too():
             mdp.evaluate(wrong)
     with pytest.raises(InvalidInputError, match="reward"):
         mdp.expected_return([[0.5, 0.5], [0.5, 0.5]], np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_expected_rewards_are_sums_over_next_states(sparse):
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.rand(150, 2, 150, generator=generator, dtype=torch.float64)
+    rows = rows * (torch.rand(rows.shape, generator=generator) < 0.05) if sparse else rows
+    rows[..., 0] += 1e-3
+    mdp = TabularMDP(rows / rows.sum(dim=-1, keepdim=True), torch.full((150,), 1 / 150), 0.9)
+    assert mdp.dynamics.is_sparse is sparse
+    of_steps = torch.randn(3, 150, 2, 150, generator=generator, dtype=torch.float64)
+    entering = torch.randn(3, 150, generator=generator, dtype=torch.float64)
+    dense = mdp.transitions.to_dense()
+    # sums of 150 terms in another order: rounding
+    assert torch.allclose(mdp.expected_rewards(of_steps), (dense * of_steps).sum(dim=-1), rtol=0, atol=1e-12)
+    assert torch.allclose(
+        mdp.expected_rewards(entering), torch.einsum("sat,mt->msa", dense, entering), rtol=0, atol=1e-12
+    )

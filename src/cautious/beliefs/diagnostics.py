@@ -59,8 +59,8 @@ SHRINKAGE = 0.05
 MOST_FAMILIAR = 500
 """Familiar rows, evenly spaced, that distances are measured to and rewards are taken from."""
 MOST_MODELS = 200
-"""Models that the policy is made of here, the first ones: enough for 1-of-20. Even, because models come in pairs with opposite
-priors: half a pair would bring its prior into the mean."""
+"""Models that the policy is made of here, the first ones: enough for 1-of-20. A multiple of four, over which the priors
+have mean zero."""
 LEVEL = KofN(1, 20)
 NUM_ITERATIONS = 60
 WORTH_IT = 0.5
@@ -111,12 +111,14 @@ class Diagnosis:
         return {name: part for name, part in asdict(self).items() if not isinstance(part, float) or math.isfinite(part)}
 
     @classmethod
-    def read(cls, found: Any) -> Diagnosis | None:
+    def read(cls, described: Any) -> Diagnosis | None:
         """What `describe` wrote; None where a file has none; `InvalidInputError` where it is something else."""
-        if found is None:
+        if described is None:
             return None
         try:
-            values = {part.name: found.get(part.name, math.nan if part.type == "float" else ()) for part in fields(cls)}
+            values = {
+                part.name: described.get(part.name, math.nan if part.type == "float" else ()) for part in fields(cls)
+            }
             for name, value in values.items():
                 values[name] = {"concerns": _texts, "departures": _rows}.get(name, _number)(value)
             return cls(**values)
@@ -161,11 +163,11 @@ def diagnose(
         unfamiliar: On `unfamiliar_states`, [M, U, A]; what is not finite does not count.
         responses: What a cautious policy does on made-up rows, by kind (`probe_novelty`).
     """
-    predicted, paid = rewards.double(), targets.double()
-    known = ~paid.isnan()
-    errors = (predicted.mean(dim=0) - paid)[known]
-    member = (predicted - paid)[:, known]
-    centred = paid - paid.nanmean(dim=0).nan_to_num()
+    predicted, known_rewards = rewards.double(), targets.double()
+    known = ~known_rewards.isnan()
+    errors = (predicted.mean(dim=0) - known_rewards)[known]
+    member = (predicted - known_rewards)[:, known]
+    centred = known_rewards - known_rewards.nanmean(dim=0).nan_to_num()
     deviation = _root_mean_square(centred[known])
     familiar = float(predicted.std(dim=0, correction=0)[known].mean())
     spread = unfamiliar.double().std(dim=0, correction=0)
@@ -174,18 +176,18 @@ def diagnose(
     concerns = []
     if deviation > 0 and error > (1 - POOR) ** 0.5 * deviation:
         concerns.append(
-            f"the models do not fit the familiar data: on states held out their mean is off by {error:.3g}, where guessing "
-            f"each action's mean is off by {deviation:.3g}. Train longer, or give them more data; or the "
-            "rewards are that noisy, and nobody could do better."
+            f"the models do not fit the familiar data: on held-out states the error of their mean is {error:.3g}, and that of "
+            f"always predicting each action's mean reward is {deviation:.3g}. Train longer, or give them more data; if the "
+            "rewards are very noisy, no model could do better."
         )
-    scale = deviation or _root_mean_square(paid[known])
+    scale = deviation or _root_mean_square(known_rewards[known])
     if familiar < NARROW * scale and elsewhere < NARROW * scale:
         concerns.append(
             f"the models agree everywhere: they differ by {familiar:.2g} on familiar states and by {elsewhere:.2g} on made-up "
-            f"ones that are like nothing seen, where rewards vary by {scale:.2g}. Caution comes out of disagreement, so this "
-            "belief has little to give. Give the models a wider prior (prior=0.75 is the default for vectors, 0 is none); let "
-            "each start from weights of its own; or use a network that the data does not settle everywhere (a larger one, or "
-            "less weight decay)."
+            f"ones unlike the training data, where rewards vary by {scale:.2g}. Caution comes from disagreement, so policies "
+            "of this belief will hardly be cautious. Use a wider prior (prior=1 is the default for vectors, 0 is none); "
+            "start each model from different weights; or use a network that the data does not determine everywhere (a larger "
+            "one, or less weight decay)."
         )
     count = sum(kind.num_rows for kind in responses)
     departing = sum(kind.num_departing for kind in responses) / count if count else math.nan
@@ -197,7 +199,7 @@ def diagnose(
         ]
         concerns += [_blind("to a kind of novelty", [kind]) for kind in unnoticed if kind.name != INSIDE]
     return Diagnosis(
-        len(paid),
+        len(known_rewards),
         error,
         _root_mean_square(member),
         familiar,
@@ -215,9 +217,10 @@ def _blind(what: str, kinds: Sequence[NoveltyResponse]) -> str:
     return (
         f"the belief is blind {what}: on {count} made-up rows that are far from all familiar ones "
         f"({', '.join(kind.name for kind in kinds)}) 1-of-20 takes another action than the ordinary policy in "
-        f"{100 * departing / count:.0f} %, though the models cannot know what pays there. The models differ too little, or "
-        "about the wrong thing, for a k-of-N policy to notice what is new. Use a wider prior, or a rule that goes by "
-        "Decision.disagreement if there is a safe action (cautious.FallbackRule); and look at rows that worry you."
+        f"{100 * departing / count:.0f} %, though the models cannot know the rewards there. They differ too little, or not "
+        "about which action is best, so that a k-of-N policy does not react to what is new. Use a wider prior; or, if there is "
+        "a safe action, a rule based on Decision.disagreement (cautious.FallbackRule); and check decisions on rows that matter "
+        "to you."
     )
 
 
@@ -227,14 +230,14 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _texts(found: Any) -> tuple[str, ...]:
-    if isinstance(found, str) or not all(isinstance(text, str) for text in found):
-        raise TypeError(found)
-    return tuple(found)
+def _texts(described: Any) -> tuple[str, ...]:
+    if isinstance(described, str) or not all(isinstance(text, str) for text in described):
+        raise TypeError(described)
+    return tuple(described)
 
 
-def _rows(found: Any) -> tuple[tuple[str, float, int], ...]:
-    return tuple((str(name), float(share), int(rows)) for name, share, rows in found)
+def _rows(described: Any) -> tuple[tuple[str, float, int], ...]:
+    return tuple((str(name), float(share), int(rows)) for name, share, rows in described)
 
 
 def _root_mean_square(values: Tensor) -> float:
@@ -294,7 +297,7 @@ def _is_far(made: Tensor, known: Tensor) -> Tensor:
 
 
 def _candidates(rows: Tensor, rng: np.random.Generator, count: int) -> dict[str, Tensor]:
-    """So many rows [U, D] of each kind, far or not."""
+    """Made-up rows [U, D] of each kind, far or not."""
 
     def drawn(*shape: int) -> Tensor:
         return torch.from_numpy(rng.integers(len(rows), size=shape))
@@ -378,7 +381,9 @@ def _worth_it(rewards: Tensor) -> Tensor:
 def _robust_policy(rewards: Tensor, level: KofN = LEVEL) -> Tensor:
     """About the best k-of-N policy in each state by itself: [M, S, A] -> [S, A].
 
-    A short k-of-N CFR with plain regret matching and without a certificate, as `beliefs` may not import `solvers`.
+    A short k-of-N CFR on its own, because `fit_ensemble` diagnoses what it trained and `beliefs` comes before `solvers` in the
+    order of imports. It differs from `solvers.per_state` in more than its place: plain regret matching, matrix products, a
+    fixed number of iterations and no certificate. The counts in saved diagnoses come from exactly these steps.
     """
     opinions = rewards.transpose(0, 1).contiguous()  # [S, M, A]
     policy = uniform_policy(len(opinions), rewards.shape[-1])
@@ -399,5 +404,5 @@ def _robust_policy(rewards: Tensor, level: KofN = LEVEL) -> Tensor:
 
 
 def _some(rows: Tensor, most: int) -> Tensor:
-    """At most so many rows, evenly spaced."""
+    """At most `most` rows, evenly spaced."""
     return rows[:: -(-len(rows) // most)]

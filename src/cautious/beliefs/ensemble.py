@@ -7,22 +7,38 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from cautious.beliefs.datasets.frames import as_table, is_frame, is_named
+from cautious.beliefs.datasets.pictures import as_grey, picture_shape
+from cautious.beliefs.datasets.schema import KEPT_AS, TableSchema, action_names
 from cautious.beliefs.diagnostics import Diagnosis
 from cautious.beliefs.familiar_spread import FamiliarSpread
-from cautious.beliefs.fixed_shapes import filled_up
+from cautious.beliefs.fixed_shapes import filled_up, rounds_alike
 from cautious.beliefs.networks.base import Network, checked_network, restored
 from cautious.beliefs.networks.driving import DrivingNetwork
+from cautious.beliefs.networks.image import SIDE, ImageNetwork
+from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.beliefs.prior import Prior
 from cautious.beliefs.table_belief import state_numbers
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
-from cautious.io.arrays import FORMAT, fingerprint_of, listed, load_json, load_tensors, pick, save_json, save_tensors
+from cautious.io.arrays import (
+    FORMAT,
+    fingerprint_of,
+    load_json,
+    load_tensors,
+    pick,
+    recorded_checksum,
+    save_json,
+    save_tensors,
+)
 from cautious.io.content_names import name_in, replacing, with_stamp
 from cautious.parallel import parallel_map, single_threaded
 from cautious.progress import Progress, ProgressTracker
@@ -38,7 +54,11 @@ from cautious.validation import (
     check_shape,
 )
 
+PICTURES_KEPT_AS = "picture_shape"
+"""Under which name the settings hold the shape of pictures, where images were made of them."""
 DESCRIPTION, WEIGHTS, PRIOR = "ensemble.json", "models.safetensors", "prior.safetensors"
+KEPT_BYTES = 2**26
+"""Weights of at most this size are kept in the layout of single predictions beside their own."""
 SHIPPED = Path(__file__).parent / "shipped"
 SHIPPED_NAMES = ("ask-for-help", "driving")
 
@@ -47,7 +67,7 @@ class RewardEnsemble:
     """M reward models of one architecture.
 
     >>> import numpy as np
-    >>> from cautious.beliefs.networks.image import ImageNetwork
+    >>> from cautious.beliefs.networks.image import SIDE, ImageNetwork
     >>> network = ImageNetwork(num_actions=11)
     >>> weights = torch.tensor(np.stack([network.init(np.random.default_rng(i)) for i in range(3)])).float()
     >>> belief = RewardEnsemble(network, weights)
@@ -78,6 +98,8 @@ class RewardEnsemble:
         self.settings = _plain({} if settings is None else settings)
         self.prior = prior
         self._states = states
+        self._layers: tuple[tuple[int, int], list[Any]] | None = None
+        self._columns: tuple[Any, TableSchema] | None = None
         self.diagnosis: Diagnosis | None = None
         """How the models did on familiar states that were held out, if `fit_ensemble` trained them."""
         self.familiar: FamiliarSpread | None = None
@@ -98,25 +120,52 @@ class RewardEnsemble:
         """Shape of one state."""
         return self.network.state_shape
 
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """Shape of one state as it was given in training: of a picture its height, width and channels."""
+        found = self.settings.get(PICTURES_KEPT_AS)
+        return tuple(found) if isinstance(found, list) and len(found) == 3 else self.state_shape
+
+    @property
+    def columns(self) -> TableSchema | None:
+        """The columns of a state, where the models were trained on a table; None where states are arrays without names."""
+        kept = self.settings.get(KEPT_AS)
+        if kept is None:
+            return None
+        if self._columns is None or self._columns[0] is not kept:  # read once: a policy asks for every decision
+            self._columns = kept, TableSchema.of(self)
+        return self._columns[1]
+
+    @property
+    def actions(self) -> tuple[str, ...] | None:
+        """The actions' names, where the training had names for them."""
+        return action_names(self)
+
     def __repr__(self) -> str:
-        """Sizes; the weights are many."""
-        return f"RewardEnsemble(network={self.network}, num_models={self.num_models})"
+        """Sizes and names; the weights are many."""
+        columns = self.columns
+        about = (
+            f"states {list(self.observation_shape)}" if columns is None else _few([f.name for f in columns.features])
+        )
+        actions = f"{self.num_actions:,} actions" + ("" if self.actions is None else f" ({_few(self.actions)})")
+        return f"RewardEnsemble({self.num_models:,} models, {actions}, {about})"
 
     def to(self, device: torch.device | str) -> RewardEnsemble:
         """The same models on `device`."""
-        place = as_device(device)
-        moved = self.parameters.to(place), self.losses.to(place)
-        prior = None if self.prior is None else self.prior.to(place)
-        return self._with_findings(RewardEnsemble(self.network, *moved, self.settings, self._states, prior))
+        target = as_device(device)
+        moved = self.parameters.to(target), self.losses.to(target)
+        prior = None if self.prior is None else self.prior.to(target)
+        return self._with_held_out_results(RewardEnsemble(self.network, *moved, self.settings, self._states, prior))
 
     @single_threaded
     def rewards(self, states: Any, *, progress: Progress | None = None) -> Tensor:
         """What each model says each action pays in each state, [M, S, A]: float32, of driving float64.
 
         Args:
-            states: One row per state, as the network takes them: vectors [S, ...], images [S, 28, 28], or for an image network
-                with a help bit a pair of images and whether help is available (one truth value, or one per image). For driving
-                a whole world (`cautious.driving_world`).
+            states: One row per state, as the network takes them: vectors [S, ...], or a frame or a dictionary with the columns
+                of the training, in any order; images [S, 28, 28], or pictures as in training; for an image network with a help
+                bit a pair of images and whether help is available (one truth value, or one per image). For driving a whole
+                world (`cautious.driving_world`).
             progress: Called with (blocks done, blocks in all).
         """
         check_callable(progress, "progress", "blocks done, blocks in all")
@@ -126,7 +175,7 @@ class RewardEnsemble:
     def on(self, states: Any) -> RewardEnsemble:
         """The same belief about these states: what the solvers stream from, where all rewards at once are too many."""
         parts = self.parameters, self.losses, self.settings, self._as_states(states), self.prior
-        return self._with_findings(RewardEnsemble(self.network, *parts))
+        return self._with_held_out_results(RewardEnsemble(self.network, *parts))
 
     @single_threaded
     def rewards_for(self, indices: ArrayLike) -> Tensor:
@@ -148,8 +197,32 @@ class RewardEnsemble:
 
     def _as_states(self, states: Any) -> tuple[Any, ...]:
         """Arrays as the network takes them; with a prior, last how far each state is beyond the familiar ones, [S, A]."""
-        arrays = self.network.as_states(states)
+        arrays = self.network.as_states(self.as_trained(states))
         return arrays if self.prior is None else (*arrays, self.prior.beyond(arrays[0]))
+
+    def as_trained(self, states: Any) -> Any:
+        """Columns by name, and pictures, as the array that the models were trained on; any other states as they are."""
+        if isinstance(self.network, ImageNetwork):
+            return self._as_images(states)
+        if not is_named(states):
+            return states
+        if self.columns is not None:
+            return self.columns.states(as_table(states, "states"), strict=True)
+        if is_frame(states) or not isinstance(self.network, VectorNetwork):
+            return states  # a frame by position, as an array
+        raise InvalidInputError(
+            "states: columns by name, but the belief was trained on arrays without names; pass an array in the order of the "
+            "training, or train on a frame or a dictionary."
+        )
+
+    def _as_images(self, states: Any) -> Any:
+        """Pictures of the shape of the training as images [S, 28, 28]; one channel more is no other shape."""
+        shape, known = picture_shape(states), self.observation_shape
+        if shape is not None and shape[:2] == known[:2]:
+            return as_grey(states)
+        if shape is not None and len(known) == 3 and shape[:2] != (SIDE, SIDE):
+            raise InvalidInputError(f"states: pictures {list(shape)}; those of the training were {list(known)}.")
+        return states
 
     def _predict(self, indices: Tensor, states: tuple[Any, ...], progress: Progress | None) -> Tensor:
         """Rewards [N, S, A] of the models at `indices` [N]."""
@@ -177,25 +250,36 @@ class RewardEnsemble:
         if most_rows is None:  # a whole world per call: moved once
             states = tuple(part.to(device) for part in states)
 
+        few = out.shape[1] <= getattr(self.network, "fewest_rows", 0) and device.type == "cpu" and self._has_short_calls
+        rows_per_call = self.network.fewest_rows if few else self.network.rows_per_call  # type: ignore[attr-defined]
+
+        kept = self._kept_layers() if few and len(indices) == self.num_models else None
+
         def inputs_of(rows: slice) -> list[Any]:
             if most_rows is None:
                 return list(states)
             inputs = [part[rows].to(device) for part in states]
             if device.type != "cpu":
                 return inputs
-            size = -(-len(inputs[0]) // self.network.rows_per_call) * self.network.rows_per_call
+            size = -(-len(inputs[0]) // rows_per_call) * rows_per_call
             return [filled_up(part, size) for part in inputs]
+
+        shared = inputs_of(slice(None)) if few else []
 
         def fill(number: int) -> None:
             model, row = number // row_blocks * num_models, number % row_blocks * num_rows
             models, rows = slice(model, model + num_models), slice(row, row + num_rows)
-            parameters = self.parameters[indices[models].to(device)]
-            if device.type == "cpu":
-                # Libraries round by the shape of a call: each has the same, so that no row or model depends on the others.
-                parameters = filled_up(parameters, num_models)
-            inputs, target = inputs_of(rows), out[models, rows]
+            inputs, target = list(shared) if few else inputs_of(rows), out[models, rows]
             beyond = inputs.pop() if self.prior is not None else None
-            target.copy_(predict(parameters, *inputs)[: target.shape[0], : target.shape[1]])
+            if kept is not None:
+                predicted = self.network.predict_by(kept[number // row_blocks], *inputs)  # type: ignore[attr-defined]
+            else:
+                parameters = self.parameters[indices[models].to(device)]
+                if device.type == "cpu":
+                    # Libraries round by the shape of a call: each has the same, so that no row or model depends on others.
+                    parameters = filled_up(parameters, num_models)
+                predicted = predict(parameters, *inputs)
+            target.copy_(predicted[: target.shape[0], : target.shape[1]])
             if self.prior is not None and beyond is not None:
                 heights = self.prior.heights[indices[models].to(device)]
                 target += heights[:, None] * beyond[: target.shape[1]]  # two operations: one fused rounds by place
@@ -213,23 +297,45 @@ class RewardEnsemble:
             for number in range(num_blocks):
                 fill(number)
 
-    def _with_findings(self, same: RewardEnsemble) -> RewardEnsemble:
-        """`same`, which holds these models, with what is known of them."""
+    @cached_property
+    def _has_short_calls(self) -> bool:
+        """Whether a call with fewer rows rounds as the usual one does, for layers of these shapes on this machine."""
+        rng = np.random.default_rng(0)
+        weights = torch.from_numpy(
+            np.stack([self.network.init(rng) for _ in range(self.network.block["cpu"][0])])
+        ).float()
+        rows = torch.from_numpy(rng.normal(size=(self.network.rows_per_call, math.prod(self.state_shape)))).float()
+        predict = partial(self.network.predict, weights)
+        return rounds_alike(predict, rows, self.network.fewest_rows)  # type: ignore[attr-defined]
+
+    def _kept_layers(self) -> list[Any] | None:
+        """All models' weights as `predict_by` takes them, block by block, kept for the next call; None if they are large."""
+        if self.parameters.nbytes > KEPT_BYTES:
+            return None
+        state = id(self.parameters), self.parameters._version
+        if self._layers is None or self._layers[0] != state:
+            size = self.network.block["cpu"][0]
+            blocks = [filled_up(block, size) for block in self.parameters.split(size)]
+            self._layers = state, [self.network.layers_of(block) for block in blocks]  # type: ignore[attr-defined]
+        return self._layers[1]
+
+    def _with_held_out_results(self, same: RewardEnsemble) -> RewardEnsemble:
+        """`same`, which holds these models, with what held-out states showed about them."""
         same.diagnosis, same.familiar = self.diagnosis, self.familiar
         return same
 
-    def findings(self) -> dict[str, Any]:
-        """What was found out about the models with states that were held out, as a file has it."""
+    def held_out_results(self) -> dict[str, Any]:
+        """What held-out states showed about the models, as plain values for JSON."""
         diagnosis = None if self.diagnosis is None else self.diagnosis.describe()
         familiar = None if self.familiar is None else self.familiar.describe()
         return {name: part for name, part in (("diagnosis", diagnosis), ("familiar", familiar)) if part is not None}
 
     def save(self, folder: Path | str) -> None:
-        """Write weights and settings (safetensors, JSON), and what was found out about the models."""
+        """Write weights and settings (safetensors, JSON), and what held-out states showed about the models."""
         path = as_folder(folder)
         parts = {WEIGHTS: {"parameters": self.parameters, "losses": self.losses}}
         described = {"format": FORMAT, "network": self.network.name, **self.network.describe()}
-        described |= {"settings": self.settings, **self.findings()}
+        described |= {"settings": self.settings, **self.held_out_results()}
         if self.prior is not None:
             parts[PRIOR] = self.prior.tensors()
             described["prior"] = {"width": self.prior.width}
@@ -250,16 +356,22 @@ class RewardEnsemble:
         """
         folder = shipped_folder(folder)
         path = folder / DESCRIPTION
-        found = load_json(path)
-        if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("settings"), dict):
+        described = load_json(path)
+        if (
+            not isinstance(described, dict)
+            or described.get("format") != FORMAT
+            or not isinstance(described.get("settings"), dict)
+        ):
             raise BadFileError(f"{path}: not an ensemble that this version reads (format {FORMAT}, with settings).")
-        architecture = restored(found, path, network)
-        parameters, losses = _load_models(folder, found, architecture.num_parameters)
+        architecture = restored(described, path, network)
+        parameters, losses = _load_models(folder, described, architecture.num_parameters)
         sizes = len(parameters), math.prod(architecture.state_shape), architecture.num_actions
-        belief = cls(architecture, parameters, losses, found["settings"], prior=_load_prior(folder, found, sizes))
+        belief = cls(
+            architecture, parameters, losses, described["settings"], prior=_load_prior(folder, described, sizes)
+        )
         try:
-            belief.diagnosis = Diagnosis.read(found.get("diagnosis"))
-            belief.familiar = FamiliarSpread.read(found.get("familiar"))
+            belief.diagnosis = Diagnosis.read(described.get("diagnosis"))
+            belief.familiar = FamiliarSpread.read(described.get("familiar"))
         except InvalidInputError as error:
             raise BadFileError(f"{path}: {error}") from None
         return belief
@@ -269,7 +381,7 @@ def _load_models(folder: Path, described: Mapping[str, Any], num_parameters: int
     """Weights [M, P] and losses [M], as float32."""
     name = name_in(described, WEIGHTS)
     path = folder / name
-    expected = listed(described, name)
+    expected = recorded_checksum(described, name)
     tensors = load_tensors(path, expected, checked=expected is None)
     parameters, losses = (pick(tensors, name, path) for name in ("parameters", "losses"))
     if parameters.dim() != 2 or parameters.shape[1] != num_parameters or not len(parameters):
@@ -283,13 +395,15 @@ def _load_models(folder: Path, described: Mapping[str, Any], num_parameters: int
 
 def _load_prior(folder: Path, described: Mapping[str, Any], sizes: tuple[int, int, int]) -> Prior | None:
     """The prior for `sizes` (M, F, A); None where the models have none."""
-    found = described.get("prior")
-    if found is None:
+    prior = described.get("prior")
+    if prior is None:
         return None
-    if not isinstance(found, dict) or not 0 <= as_number(found.get("width")) < math.inf:
+    if not isinstance(prior, dict) or not 0 <= as_number(prior.get("width")) < math.inf:
         raise BadFileError(f"{folder / DESCRIPTION}: prior must be a width, zero or larger.")
     name = name_in(described, PRIOR)
-    return Prior.read(float(found["width"]), load_tensors(folder / name, listed(described, name)), sizes, folder / name)
+    return Prior.read(
+        float(prior["width"]), load_tensors(folder / name, recorded_checksum(described, name)), sizes, folder / name
+    )
 
 
 def shipped_folder(folder: Path | str) -> Path:
@@ -299,10 +413,15 @@ def shipped_folder(folder: Path | str) -> Path:
         return path
     if path.exists():  # a user's folder of that name: do not load the shipped belief in its place
         raise MissingFileError(
-            f"{path}: what has this name here holds no belief ({DESCRIPTION} is not there). For the belief that comes with the "
-            "package, rename it or work in another folder."
+            f"{path}: this folder exists but contains no belief (no {DESCRIPTION}). To load the belief in the package, rename "
+            "the folder or run elsewhere."
         )
     return SHIPPED / path
+
+
+def _few(names: Sequence[str]) -> str:
+    """Names for people: the first few."""
+    return ", ".join(names[:6]) + (f", ... {len(names) - 6} more" if len(names) > 6 else "")
 
 
 def _plain(settings: Any) -> dict[str, Any]:

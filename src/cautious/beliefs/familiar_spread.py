@@ -19,7 +19,7 @@ SHARE = 0.95
 FEWEST = 6
 """Fewer states than this make no unit: an unlucky draw of three puts a good part of all familiar states above 1."""
 MOST = 1000
-"""Of more states than this, so many are kept, evenly spaced: more would only make files longer."""
+"""States kept at most, evenly spaced among those given: more would only make files longer."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,16 @@ class FamiliarSpread:
         return list(self.spreads)
 
     @classmethod
-    def read(cls, found: Any) -> FamiliarSpread | None:
+    def read(cls, described: Any) -> FamiliarSpread | None:
         """What `describe` wrote; None where a file has none or too few; `InvalidInputError` for anything else."""
-        if found is None:
+        if described is None:
             return None
-        numbers = isinstance(found, list) and all(type(value) in (int, float) for value in found)
-        if not numbers or not found or not all(0 <= value < math.inf for value in found):
+        numbers = isinstance(described, list) and all(type(value) in (int, float) for value in described)
+        if not numbers or not described or not all(0 <= value < math.inf for value in described):
             raise InvalidInputError(
                 "familiar: expected numbers, zero or larger, how far the models differ in familiar states."
             )
-        return cls.of(torch.tensor(found, dtype=torch.float64))
+        return cls.of(torch.tensor(described, dtype=torch.float64))
 
 
 def in_units_of(familiar: FamiliarSpread | None, spread: Tensor) -> Tensor:

@@ -6,19 +6,23 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from cautious.beliefs.datasets.pictures import as_grey, picture_shape
+from cautious.beliefs.datasets.training_data import with_names
 from cautious.beliefs.diagnostics import BeliefWarning, examine
-from cautious.beliefs.ensemble import RewardEnsemble
+from cautious.beliefs.ensemble import PICTURES_KEPT_AS, RewardEnsemble
 from cautious.beliefs.familiar_spread import FamiliarSpread
 from cautious.beliefs.networks.driving import DrivingNetwork
 from cautious.beliefs.networks.image import LEARNING_RATE, SIDE, as_images
 from cautious.beliefs.networks.module import ModuleNetwork, as_inputs
 from cautious.beliefs.networks.vector import Standardizer, VectorNetwork
 from cautious.beliefs.prior import WIDTH, Prior, checked_width
-from cautious.beliefs.training.loop import train
+from cautious.beliefs.training.estimate import LongTrainingWarning, advice, is_large
+from cautious.beliefs.training.loop import EnsembleExecutor, TrainingJob, train
 from cautious.beliefs.training.problems import ImageTrainingProblem, ModuleTrainingProblem, checked_rewards
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import InvalidInputError
@@ -34,8 +38,8 @@ NetworkChoice = str | Callable[[], torch.nn.Module]
 
 @single_threaded
 def fit_ensemble(
-    inputs: ArrayLike,
-    rewards: ArrayLike,
+    inputs: ArrayLike | Any,
+    rewards: ArrayLike | Any,
     *,
     network: NetworkChoice = "auto",
     num_models: int = 100,
@@ -50,19 +54,25 @@ def fit_ensemble(
     progress: bool | Progress = True,
     validation_fraction: float = 0.1,
     prior: float | None = None,
+    missing: str = "leave-out",
+    executor: EnsembleExecutor | None = None,
 ) -> RewardEnsemble:
     """Train M reward models on familiar data: together they are a belief about what each action pays.
 
     Args:
-        inputs: Familiar states, one row each: vectors [S, ...], or images [S, 28, 28].
+        inputs: Familiar states, one row each: vectors [S, ...], or images [S, 28, 28]. Pictures in bytes, as Gymnasium's
+            environments show them ([S, H, W, C], at least 16 x 16 pixels), become such images, in grey
+            (`beliefs.datasets.pictures`). Or a table: a frame (pandas, polars) or
+            a dictionary of columns, whose names the belief keeps: new states may then come by name, in any order. Texts
+            become a column of 0 and 1 each (`beliefs.datasets.learn_table` has the rules, and warns of what it leaves out).
         rewards: What each action paid in each of them, [S, A]; NaN where it was not tried (logged feedback): such an entry
-            carries no loss.
+            carries no loss. In a frame or a dictionary each column is an action, and the belief keeps their names.
         network: "image" is the paper's convolutional network, "vector" two hidden layers of 64 that learn each feature's
-            and the rewards' units by themselves; "auto" takes the first for images [S, 28, 28] and the second otherwise. Or a
+            and the rewards' units by themselves; "auto" takes the first for images and pictures, and the second otherwise. Or a
             function without arguments that returns a torch module from inputs [B, ...] to rewards [B, A], both in
             the units that they come in.
-        num_models: M; at least as many as a level's n, and better an even number: priors come in pairs with opposite signs,
-            which leave the mean of all models as it was learned.
+        num_models: M; at least as many as a level's n, and better a multiple of four: over four models in a row, priors have
+            mean zero and leave what was learned as it is.
         num_epochs: Passes over the data.
         batch_size: B.
         learning_rate: Of Adam; if not given, what suits the network: 0.0016 for images (the paper's), 0.001 for a user's
@@ -76,11 +86,15 @@ def fit_ensemble(
         validation_fraction: Share of the states that is held out to diagnose the belief (`ensemble.diagnosis`): warns if it is
             too narrow, too poor, or blind to what is new. They also set the unit of `Decision.disagreement`
             (`ensemble.familiar`), if they are six or more. 0 trains on all states, without a diagnosis.
-        prior: Width of each model's fixed random prior (`beliefs.prior`): it is nothing near familiar states and grows with
+        prior: Width of each model's fixed prior (`beliefs.prior`): it is nothing near familiar states and grows with
             the distance from them, so that models differ about states that are like nothing seen. 0 is the paper's plain
-            ensemble. If not given, 0.75 for vectors (where each action's rewards then have a unit of their own) and for a
+            ensemble. If not given, 1 for vectors (where each action's rewards then have a unit of their own) and for a
             module of one's own that takes vectors, 0 for images and other arrays, whose distances say little. The belief
             keeps up to 5,000 familiar states, whitened, to measure distances with; so do its files.
+        missing: What becomes of a table's rows with an empty cell: "leave-out", or "indicator": they stay, with the column's
+            mean in the cell and one more column that says that it was empty; new states may then be empty there, too.
+        executor: What trains the models, with the same bits: a Ray cluster, ``with open_executor("ray") as executor`` of
+            `cautious.experiments.executors.executor`; this process if not given. `device` is then that of the workers.
 
     Returns:
         The trained ensemble. Its `losses` are in the rewards' units, squared.
@@ -91,8 +105,9 @@ def fit_ensemble(
     >>> belief.rewards(states).shape
     torch.Size([4, 40, 2])
     """
+    inputs, rewards, names = with_names(inputs, rewards, missing)
     table = checked_rewards(rewards)
-    states = _as_states(inputs, network)
+    states, pictures = _as_states(inputs, network)
     rate = _default_learning_rate(network, states) if learning_rate is None else learning_rate
     width = _default_prior(network, states) if prior is None else checked_width(prior)
     settings = TrainingSettings(num_models, num_epochs, batch_size, rate, weight_decay, seed)
@@ -100,21 +115,35 @@ def fit_ensemble(
     familiar, held_out = _split(~table.isnan(), validation_fraction, seed)
     weights = None if loss_weights is None else as_float_tensor(loss_weights, "loss_weights")
     problem = _training_problem(network, states[familiar], table[familiar], weights, each_action=width > 0)
-    place = resolve_device(device)
+    device_used = resolve_device(device) if executor is None else executor.device(str(device))
     folder = None if checkpoint_dir is None else as_folder(checkpoint_dir, "checkpoint_dir")
-    trained = train(problem, settings, device=place, checkpoint_dir=folder, progress=as_progress(progress, "training"))
+    job = TrainingJob(problem, settings, device_used)
+    if executor is None and progress is not False and is_large(job):
+        sentence = advice(job)
+        if sentence is not None:
+            warnings.warn(sentence, LongTrainingWarning, stacklevel=3)
+    options: dict[str, Any] = {
+        "device": device_used,
+        "checkpoint_dir": folder,
+        "progress": as_progress(progress, "training"),
+    }
+    trained = (
+        train(problem, settings, **options) if executor is None else executor.train(problem, settings, **options).models
+    )
     if not bool(trained.parameters.isfinite().all()):
         raise InvalidInputError(
             f"learning_rate={settings.learning_rate:g}: training diverged (weights that are not finite); use a smaller one, "
             "and inputs and rewards of moderate size."
         )
+    # A model's reward is its network's prediction plus its fixed random prior. The prior is added after training: networks are
+    # trained on the rewards themselves, and the prior is nothing near familiar states.
     priors = None
     if width:
         rows = problem.network.as_states(states[familiar])[0].flatten(1)
         priors = Prior.fitted(
             rows, table[familiar], width=width, num_models=settings.num_models, seed=settings.seed
         ).to(trained.parameters.device)
-    kept = asdict(settings) | {"prior": width}
+    kept = asdict(settings) | {"prior": width} | names | pictures
     belief = RewardEnsemble(problem.network, trained.parameters, trained.losses, kept, prior=priors)
     if len(held_out):
         predictions = belief.rewards(states[held_out])
@@ -126,16 +155,29 @@ def fit_ensemble(
     return belief
 
 
-def _as_states(inputs: ArrayLike, network: NetworkChoice) -> Tensor:
-    """Inputs as the chosen network takes them."""
+def _as_states(inputs: ArrayLike, network: NetworkChoice) -> tuple[Tensor, dict[str, Any]]:
+    """Inputs as the chosen network takes them, and of pictures their shape, which the belief keeps."""
     if not callable(network) and not (isinstance(network, str) and network in ("auto", "image", "vector")):
         raise InvalidInputError(
             f"network={network!r} is not known; choose 'auto', 'image', 'vector', or a function that returns a torch module."
         )
     given = inputs if hasattr(inputs, "shape") else as_float_tensor(inputs, "inputs")
     if network == "image" or (network == "auto" and tuple(given.shape)[1:] == (SIDE, SIDE)):
-        return as_images(inputs)
-    return as_inputs(inputs)
+        shape = None if tuple(given.shape)[1:] == (SIDE, SIDE) else picture_shape(given)
+    else:
+        shape = picture_shape(given) if network == "auto" else None
+        if shape is None:
+            return as_inputs(inputs), {}
+    if shape is None:
+        return as_images(inputs), {}
+    if shape != (SIDE, SIDE, 1):
+        warnings.warn(
+            f"inputs: pictures {list(shape)} are learned from in grey, {SIDE} x {SIDE} pixels: colours and details are lost. "
+            "If they matter, pass a network of your own (network=...).",
+            BeliefWarning,
+            stacklevel=4,  # past `fit_ensemble` and its wrapper
+        )
+    return as_images(as_grey(given)), {PICTURES_KEPT_AS: list(shape)}
 
 
 def _default_learning_rate(network: NetworkChoice, states: Tensor) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
-from cautious.validation import as_float_tensor, check_shape, check_size
+from cautious.validation import as_float_tensor, check_callable, check_shape, check_size
 
 
 class TableBelief:
@@ -17,8 +18,15 @@ class TableBelief:
 
     state_shape: tuple[int, ...] = ()
 
-    def __init__(self, rewards: Any) -> None:
-        """Keep the checked array."""
+    def __init__(self, rewards: Any, state_of: Callable[[Any], Any] | None = None) -> None:
+        """Keep the checked array.
+
+        Args:
+            rewards: [M, S, A].
+            state_of: From what is passed as states to their numbers [B], where it is something else: features, for example.
+        """
+        check_callable(state_of, "state_of", "states")
+        self._state_of = state_of
         self.table = as_float_tensor(rewards, "belief").clone()  # the caller may change theirs
         check_shape(self.table, "M S A", "belief")
         check_size(self.table, "belief")
@@ -34,7 +42,8 @@ class TableBelief:
         return self.table.shape[2]
 
     def rewards(self, states: Any) -> Tensor:
-        """Rewards [M, B, A] in the states of these numbers [B]."""
+        """Rewards [M, B, A] in the states of these numbers [B], or in those that `state_of` finds."""
+        states = states if self._state_of is None else self._state_of(states)
         return self.table[:, state_numbers(states, self.table.shape[1])]
 
 

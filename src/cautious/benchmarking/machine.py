@@ -12,8 +12,8 @@ from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.networks.image import ImageNetwork
 from cautious.benchmarking import measures
 from cautious.benchmarking.measures import Comparison, seconds
-from cautious.experiments.driving.experiment import DrivingExperiment, experiment_at
-from cautious.experiments.images.experiment import available_sets, behaviour_study, dial_study, model_study
+from cautious.experiments.driving.driving_experiment import DrivingExperiment, experiment_at
+from cautious.experiments.images.image_experiment import available_sets, behaviour_study, dial_study, model_study
 from cautious.experiments.images.settings import ImageExperiment, image_experiment_at
 from cautious.progress import Progress, TitledProgress, titled
 from cautious.solvers.solve import solve_mdp
@@ -112,17 +112,17 @@ TASKS = ("ask-for-help", "non-obvious", "help-if-available", "data-extent", "dri
 SCALES = ("smoke", "small", "paper")
 
 
-def estimates(rates: Rates, device: torch.device, tell: Progress | None = None) -> dict[str, dict[str, float]]:
+def estimates(rates: Rates, device: torch.device, progress: Progress | None = None) -> dict[str, dict[str, float]]:
     """About how many seconds each task takes at each scale."""
-    found: dict[str, dict[str, float]] = {task: {} for task in TASKS}
+    seconds: dict[str, dict[str, float]] = {task: {} for task in TASKS}
     for number, (task, scale) in enumerate(itertools.product(TASKS, SCALES)):
-        if tell is not None:
-            tell(number, len(TASKS) * len(SCALES))
+        if progress is not None:
+            progress(number, len(TASKS) * len(SCALES))
         if task == "driving":
-            found[task][scale] = driving_seconds(experiment_at(scale), rates)
+            seconds[task][scale] = driving_seconds(experiment_at(scale), rates)
         else:
-            found[task][scale] = image_seconds(image_experiment_at(task, scale), rates, device)
-    return found
+            seconds[task][scale] = image_seconds(image_experiment_at(task, scale), rates, device)
+    return seconds
 
 
 class Machine(NamedTuple):

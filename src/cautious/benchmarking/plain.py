@@ -147,10 +147,10 @@ def plain_decisions(networks: Sequence[nn.Module], inputs: Tensor, level: KofN, 
     with torch.no_grad():
         rewards = np.stack([network(inputs).double().numpy() for network in networks], axis=1)  # [B, M, A]
     weights = level.rank_weights(len(networks)).numpy()
-    return np.stack([_plain_decision(own, weights, num_iterations) for own in rewards])
+    return np.stack([plain_decision(own, weights, num_iterations) for own in rewards])
 
 
-def _plain_decision(rewards: np.ndarray, weights: np.ndarray, num_iterations: int) -> np.ndarray:
+def plain_decision(rewards: np.ndarray, weights: np.ndarray, num_iterations: int) -> np.ndarray:
     """The policy [A] in one state from what M models say of it [M, A]."""
     policy = np.full(rewards.shape[1], 1 / rewards.shape[1])
     cumulative, total, best, best_value = np.zeros_like(policy), np.zeros_like(policy), policy, -np.inf

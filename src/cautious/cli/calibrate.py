@@ -86,8 +86,9 @@ class Calibrate:
 
     def _familiar(self) -> tuple[RewardEnsemble, tuple[Any, ...]]:
         """The belief, and familiar states; with --data also the rewards there."""
+        from cautious.cli.console import warn
         from cautious.cli.inputs import load_decision_inputs
-        from cautious.errors import InvalidInputError
+        from cautious.errors import BadFileError, InvalidInputError
 
         if (self.states is None) == (not self.data):
             raise InvalidInputError(
@@ -96,6 +97,10 @@ class Calibrate:
             )
         if self.states is not None:
             inputs = load_decision_inputs(self.belief, self.states)
+            if inputs.rows is not None and not len(inputs.states):
+                raise BadFileError(f"{inputs.rows.sentence()}. No row is left.")
+            if inputs.rows is not None:
+                warn(f"{inputs.rows.sentence()}. They are left out: no level decides about them.")
             return inputs.belief, (inputs.states,)
         belief, *dataset = load_training_data(self.belief, self.data)
         return belief, tuple(dataset)
@@ -103,14 +108,14 @@ class Calibrate:
     def _calibrate(self, belief: RewardEnsemble, familiar: tuple[Any, ...], progress: Progress) -> Calibration:
         from cautious.evaluation.calibration import calibrate
         from cautious.ops.risk import KofN
-        from cautious.policy.fallback import FallbackRule, action_names
+        from cautious.policy.fallback import FallbackRule
         from cautious.policy.policy import CautiousPolicy
 
         policy: CautiousPolicy | FallbackRule
         if self.fallback is None:
             policy = CautiousPolicy(belief, KofN(1, self.n))
         else:
-            by_number = action_names(belief) is None and self.fallback.isdecimal()
+            by_number = belief.actions is None and self.fallback.isdecimal()
             policy = FallbackRule(belief, int(self.fallback) if by_number else self.fallback, threshold=1.0)
         return calibrate(
             policy,
@@ -126,23 +131,35 @@ class Calibrate:
 
 def load_training_data(belief: Path, data: Sequence[Path]) -> tuple[RewardEnsemble, Tensor, Tensor]:
     """A belief and its training data from the user's files: states [S, ...], rewards [S, A]."""
-    from cautious.beliefs.datasets.arrays import load_dataset
-    from cautious.beliefs.datasets.csv import are_tables, read_tables
-    from cautious.beliefs.datasets.schema import OutcomeColumns, TableSchema
+    import numpy as np
+    import torch
+
+    from cautious.beliefs.datasets.array_files import load_dataset
+    from cautious.beliefs.datasets.files import are_tables, read_tables
+    from cautious.beliefs.datasets.learn_table import select
+    from cautious.beliefs.datasets.schema import OutcomeColumns, TableSchema, bad_rows
+    from cautious.cli.console import warn
     from cautious.cli.inputs import load_belief
     from cautious.errors import BadFileError
 
     models = load_belief(belief)
     if not are_tables(data):
         return models, *load_dataset(data)
-    table, columns = read_tables(data), TableSchema.of(models)
-    actions, rewards = OutcomeColumns.of_training(models).of(table)
+    table, columns, outcome = read_tables(data), TableSchema.of(models), OutcomeColumns.of_training(models)
+    states, bad = columns.read(table)
+    bad = sorted([*bad, *outcome.bad_cells(table)], key=lambda cell: cell.row)
+    rows = np.setdiff1d(np.arange(len(table)), [cell.row for cell in bad])  # those that 'train' has learned from
+    if bad and not len(rows):
+        raise BadFileError(f"{bad_rows(bad, table)}; none is left.")
+    if bad:
+        warn(f"{bad_rows(bad, table)}; they are left out, as they were in training.")
+    actions, rewards = outcome.of(select(table, rows))
     if actions != columns.actions:
         raise BadFileError(
-            f"{table.path}: its actions are {', '.join(map(repr, actions))}; those of the training were "
+            f"{table.origin}: its actions are {', '.join(map(repr, actions))}; those of the training were "
             f"{', '.join(map(repr, columns.actions))}. Give the training table."
         )
-    return models, columns.states(table), rewards
+    return models, states[torch.from_numpy(rows)], rewards
 
 
 def calibration_table(found: Calibration) -> Table:

@@ -36,6 +36,18 @@ def say(line: str) -> None:
     console.print(line, markup=False, emoji=False, soft_wrap=True)
 
 
+def warn(sentence: str) -> None:
+    """Print a warning; where it lists problems of columns, each on a line of its own, and the rest below."""
+    before, mark, after = sentence.partition(" cannot be used: ")
+    if mark:
+        *problems, last = after.split("; column ")
+        ends = [place + 1 for place in (last.find("; "), last.find(". ")) if place > 0]
+        last, rest = last[: min(ends, default=len(last))], last[min(ends, default=len(last)) :]
+        listed = "\n    column ".join(part.rstrip(";.") for part in [*problems, last])
+        sentence = f"{before} cannot be used:\n    {listed}" + (f"\n {rest}" if rest else "")
+    say(f"warning: {sentence}")
+
+
 def plural(count: int, noun: str) -> str:
     """A count with its noun.
 

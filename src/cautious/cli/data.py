@@ -59,19 +59,19 @@ class Data:
     def _show(self) -> None:
         from cautious.cli.console import console, say
         from cautious.worlds.data import find_images
-        from cautious.worlds.data.find import places
+        from cautious.worlds.data.find import data_folders
 
         console.print(_sets_table([line for line in find_images(self.data) if line.name in self.names]))
-        say(f"searched in this order: {'; '.join(map(str, places(self.data)))}")
+        say(f"searched in this order: {'; '.join(map(str, data_folders(self.data)))}")
         say("download complete sets: cautious data fetch [digits] [fashion] [letters]")
 
     def _fetch(self) -> None:
         from cautious.cli.console import progress_bars, say
-        from cautious.validation import as_folder
+        from cautious.validation import check_folder
         from cautious.worlds.data import fetch_images
 
         if self.out is not None:
-            as_folder(self.out, "out")
+            check_folder(self.out, "out")
         with progress_bars() as progress:
             paths = fetch_images(self.names, progress, folder=self.out)
         for path in paths:

@@ -1,4 +1,4 @@
-"""`cautious demo`: from familiar experience to cautious driving, in a minute or two."""
+"""`cautious demo`: two trained beliefs meet something new, in half a minute; or a small one is trained first."""
 
 from __future__ import annotations
 
@@ -16,33 +16,36 @@ if TYPE_CHECKING:
 
 @dataclass
 class Demo:
-    """Show a belief trained on digits deciding about clothes; then train a driving belief from scratch and compare levels.
+    """Show what two trained beliefs do with something new: digits and clothes, then a road with obstacles.
 
-    The driving models are trained where obstacles appear in the ditches only; then obstacles appear on the road. No one labels
-    them as dangerous. The table shows how each level drives, and bounds how far each policy is from the best possible one.
+    The models of the road were trained where obstacles appear in the ditches only; then obstacles appear on the road. No one
+    labels them as dangerous. The table shows how each level drives, and bounds how far each policy is from the best possible
+    one. The beliefs come with the package; --train trains a small one of driving from scratch instead, in a minute or two.
     """
 
     seed: int = 0
-    """Starts every random draw."""
+    """Seed of every random draw."""
     out: Path = Path("demo")
     """Folder of the run and its report; a second call with the same folder resumes the run."""
+    train: bool = False
+    """Train 32 reward models of driving instead of taking the 128 in the package; they show less, being fewer and trained for a
+    shorter time."""
     courier: bool = False
     """Instead, solve a tiny built-in example (seconds, no training): a courier and three routes to the customer."""
 
     def run(self) -> None:
         """Run the demo."""
         from cautious.seeding import derive_seed
-        from cautious.validation import as_folder
+        from cautious.validation import check_folder
 
-        as_folder(self.out, "out")
+        check_folder(self.out, "out")
         derive_seed(self.seed)  # raises at once if the seed is invalid, not after the first demo
         if self.courier:
             self._show_courier()
         else:
-            self._show_images()
-            self._show_driving()
+            self._show_driving(self._show_images())
 
-    def _show_images(self) -> None:
+    def _show_images(self) -> Sequence[DemoResult]:
         from cautious.cli.console import console, progress_bars
         from cautious.experiments.demos.first_decisions import LEVELS, first_decisions
 
@@ -53,21 +56,28 @@ class Demo:
             results = first_decisions(progress=progress)
         console.print(help_table(LEVELS, results))
         console.print("No model has seen clothes, and nothing marks help as the safe action.\n")
+        return results
 
-    def _show_driving(self) -> None:
+    def _show_driving(self, first: Sequence[DemoResult]) -> None:
         from cautious.cli.console import console, progress_bars, say
         from cautious.cli.report import result_table
-        from cautious.experiments.driving.experiment import experiment_at, run_driving, stage_name
+        from cautious.experiments.demos.first_decisions import save_first_decisions
+        from cautious.experiments.driving.driving_experiment import (
+            experiment_at,
+            packaged_experiment,
+            run_driving,
+            stage_name,
+        )
         from cautious.report.driving.driving_report import dial_table
         from cautious.report.html import write_report
 
-        experiment = experiment_at("demo", self.seed)
-        console.print(
-            f"Training {experiment.training.num_models} reward models where obstacles appear in the ditches only, then solving "
-            "for policies where obstacles also appear on the road."
-        )
+        experiment, belief = (experiment_at("demo", self.seed), None) if self.train else packaged_experiment(self.seed)
+        models = f"{experiment.training.num_models} reward models"
+        opening = f"Training {models}" if self.train else f"{models} were trained"
+        console.print(f"{opening} where obstacles appear in the ditches only. Now obstacles appear on the road, too.")
         with progress_bars() as progress:
-            store = run_driving(experiment, self.out, progress=progress)
+            store = run_driving(experiment, self.out, progress=progress, belief=belief)
+            save_first_decisions(store, first)
             progress("drawing the report", 0, 1)
             path = write_report(store)
             progress("drawing the report", 1, 1)
@@ -75,20 +85,21 @@ class Demo:
         spread = numbers["belief_spread"]
         console.print(result_table(dial_table(numbers)))
         console.print(
-            f"The models differ by {spread['familiar']:.2f} on familiar steps and by {spread['novel']:.2f} on novel ones "
+            f"The models differ by {spread['familiar']:.2g} on familiar steps and by {spread['novel']:.2g} on novel ones "
             "(standard deviation of the reward). This disagreement is the only source of caution."
         )
         say(f"report: {path}   watch two levels drive: cautious watch driving --belief {self.out}")
 
     def _show_courier(self) -> None:
         from cautious.cli.console import console, progress_bar, say
-        from cautious.experiments.demos.courier import WAYS, courier
+        from cautious.experiments.demos.courier import EXPLANATION, WAYS, courier
         from cautious.io.arrays import save_json
         from cautious.ops.risk import KofN
         from cautious.report.plotting import plot_dial, save_figure
         from cautious.solvers.solve import solve_mdp
 
         example = courier(seed=self.seed)
+        console.print(EXPLANATION)
         levels = [KofN(k, 10) for k in range(10, 0, -1)]
         with progress_bar("solving") as progress:
             solution = solve_mdp(

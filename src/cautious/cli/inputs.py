@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from cautious.beliefs.datasets.csv import TextTable
+    from cautious.beliefs.datasets.cells import Table
     from cautious.beliefs.datasets.schema import TableSchema
     from cautious.beliefs.ensemble import RewardEnsemble
+    from cautious.policy.bad_rows import StateRows
 
 
 class DecisionInputs(NamedTuple):
@@ -16,11 +17,13 @@ class DecisionInputs(NamedTuple):
 
     belief: RewardEnsemble
     states: Any
-    """As the belief takes them, [S, ...]."""
-    table: TextTable | None = None
+    """As the belief takes them, [S, ...]; without rows that cannot be judged."""
+    table: Table | None = None
     """The table that the states come from, if any."""
     columns: TableSchema | None = None
     """The meaning of the table's columns."""
+    rows: StateRows | None = None
+    """All rows, if there are some that cannot be judged."""
 
 
 def load_belief(belief: Path) -> RewardEnsemble:
@@ -37,19 +40,27 @@ def load_belief(belief: Path) -> RewardEnsemble:
 
 def load_decision_inputs(belief: Path, states: Path) -> DecisionInputs:
     """Load both; prints a warning if a table has values that the training data had not."""
-    from cautious.beliefs.datasets.arrays import load_states
-    from cautious.beliefs.datasets.csv import are_tables, read_table
+    from dataclasses import replace
+
+    from cautious.beliefs.datasets.array_files import load_states
+    from cautious.beliefs.datasets.files import are_tables, read_tables
     from cautious.beliefs.datasets.schema import TableSchema
     from cautious.cli.console import plural, say
+    from cautious.policy.bad_rows import read_states, rows_of
 
     models = load_belief(belief)
-    if not are_tables([states]):
-        return DecisionInputs(models, load_states(states))
-    table, columns = read_table(states), TableSchema.of(models)
-    rows = columns.states(table)
-    for feature in columns.features:
-        remarks = [remark for remark in map(feature.remark, table.column(feature.name)) if remark]
-        if remarks:
-            others = f", and {plural(len(remarks) - 1, 'more row')}" if len(remarks) > 1 else ""
-            say(f"warning: {remarks[0]}{others}. Outside the training data, models may be overconfident.")
-    return DecisionInputs(models, rows, table, columns)
+    table = columns = None
+    if are_tables([states]):
+        table, columns = read_tables([states]), TableSchema.of(models)
+        rows = rows_of(columns, table)
+        for feature in columns.features:
+            remarks = [remark for remark in feature.remarks(table.read(feature.name)) if remark]
+            if remarks:
+                others = f", and {plural(len(remarks) - 1, 'more row')}" if len(remarks) > 1 else ""
+                say(f"warning: {remarks[0]}{others}. Outside the training data, models may be overconfident.")
+    else:
+        rows = read_states(models, load_states(states))
+        rows = replace(rows, table=replace(rows.table, origin=str(states)))
+    if not rows.bad:
+        return DecisionInputs(models, rows.states, table, columns)
+    return DecisionInputs(models, rows.states, table, columns, rows)

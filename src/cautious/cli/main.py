@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from dataclasses import fields
+from typing import Annotated, Any, get_type_hints
 
 DESCRIPTION = """Learning to be cautious: act as usual in familiar states, carefully in novel ones.
 
@@ -32,6 +33,8 @@ def parse(arguments: Sequence[str] | None) -> Any:
     from cautious.cli.train import Train
     from cautious.cli.watch import Watch
 
+    for each in (Demo, Play, Train, Calibrate, Solve, Reproduce, Report, Watch, Data, Bench):
+        _hide_none_defaults(each)
     verb = (
         Annotated[Demo, tyro.conf.subcommand("demo")]
         | Annotated[Play, tyro.conf.subcommand("play")]
@@ -45,6 +48,16 @@ def parse(arguments: Sequence[str] | None) -> Any:
         | Annotated[Bench, tyro.conf.subcommand("bench")]
     )
     return tyro.cli(verb, prog="cautious", description=DESCRIPTION, args=arguments)
+
+
+def _hide_none_defaults(verb: Any) -> None:
+    """Leave out tyro's "(default: None)": the help text of such an option says what happens if it is not given."""
+    import tyro
+
+    hints = get_type_hints(verb, include_extras=True)
+    for field in fields(verb):
+        if field.default is None:
+            verb.__annotations__[field.name] = Annotated[hints[field.name], tyro.conf.arg(help_behavior_hint="")]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

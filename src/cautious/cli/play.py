@@ -7,18 +7,19 @@ from dataclasses import dataclass
 
 @dataclass
 class Play:
-    """Open the playground in a browser: turn the dial between ordinary and cautious, and see what changes.
+    """Open the playground in a browser: choose a level between ordinary and cautious, and see how decisions change.
 
-    Draw a digit or something else, watch two cars drive, or click a table together. Everything is computed in the page; the
-    server is reached from this machine only and ends with Ctrl-C.
+    The page has three tabs: draw an image and see what each policy does with it; watch a cautious and an ordinary car drive;
+    make a small table by clicking and train on it. The page computes everything itself. Its server accepts connections from
+    this machine only; Ctrl-C stops it.
 
     Example: cautious play
     """
 
     port: int | None = None
-    """Where to listen; if not given, 8420, or any free port if that is in use."""
+    """Port of the server; default: 8420, or any free port if that is in use."""
     browser: bool = True
-    """Open the page in the browser; otherwise only its address is printed."""
+    """Open the page in the browser; otherwise only print its address."""
 
     def run(self) -> None:
         """Serve the page until Ctrl-C."""

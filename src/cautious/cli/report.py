@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from cautious.experiments.store import Store
-    from cautious.report.claims.base import ClaimResult
+    from cautious.report.claims.rules import ClaimResult
     from cautious.report.tables import Table as ReportTable
 
 
@@ -30,6 +30,9 @@ class Report:
     """Where to write; default: the run's folder."""
     only: tuple[str, ...] = ()
     """Ids of tables to print and figures to draw instead of all; an unknown id lists the valid ones."""
+    csv: bool = False
+    """Also write numbers.csv, one row per measured value (as load_run(folder).to_frame() in Python), and each table to
+    tables/<id>.csv."""
 
     def run(self) -> None:
         """Read the store, draw, judge."""
@@ -37,17 +40,31 @@ class Report:
         from cautious.experiments.store import Store
         from cautious.report.html import write_report
         from cautious.report.report_spec import ledger_of
-        from cautious.validation import as_folder
+        from cautious.validation import check_folder
 
         if self.out is not None:
-            as_folder(self.out, "out")
+            check_folder(self.out, "out")
         store = Store.open(self.run_folder)
+        if self.csv:
+            self._write_csv(store)
         if self.only:
             self._draw_only(store)
             return
         path = write_report(store, self.out)
         console.print(ledger_table(ledger_of(store)))
         say(f"report: {path}")
+
+    def _write_csv(self, store: Store) -> None:
+        from cautious.cli.console import plural, say
+        from cautious.experiments.run_frames import Run
+        from cautious.report.report_spec import chosen_of, tables_of
+        from cautious.report.tables import write_csv
+
+        tables = chosen_of(store, self.only)[0] if self.only else tables_of(store)
+        target = self.out or store.folder
+        Run(store).to_csv(target / "numbers.csv")
+        written = write_csv(tables, target / "tables")
+        say(f"numbers: {target / 'numbers.csv'}   {plural(len(written), 'table')}: {target / 'tables'}")
 
     def _draw_only(self, store: Store) -> None:
         from cautious.cli.console import console, say

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     import torch
     from rich.table import Table
 
+    from cautious.experiments.changes import Experiment
     from cautious.experiments.executors.executor import Executor
     from cautious.experiments.store import Store
     from cautious.progress import TitledProgress
@@ -24,13 +26,16 @@ if TYPE_CHECKING:
 class Reproduce:
     """Run one of the paper's experiments and judge its claims.
 
-    After an interruption, the same command resumes the run. At scale "paper" the exit status is 1 if a claim is not reproduced;
-    smaller scales print the same ledger but never fail, and at "smoke" the verdicts are meaningless. Letters are used if they
-    are available (see 'cautious data'); otherwise everything about letters is skipped.
+    A claim is a statement of the paper about the experiment, with a rule by which it counts as reproduced; the command prints
+    a ledger of them and writes a report. After an interruption, the same command resumes the run. At scale "paper" the exit
+    status is 1 if a claim is not reproduced; smaller scales print the same ledger but never fail, and at "smoke" the verdicts
+    are meaningless. Letters are used if they are available (see 'cautious data'); otherwise all about letters is skipped.
 
     With --engine ray all machines of a Ray cluster share the work; the result is the same.
 
     Example: cautious reproduce ask-for-help --scale small
+
+    Another experiment: cautious reproduce ask-for-help --set levels=1-of-30,15-of-30 --set help_reward=0.3
     """
 
     task: Annotated[
@@ -45,7 +50,7 @@ class Reproduce:
     data: Path | None = None
     """Folder with image data; default: the images in the package. Driving needs none."""
     seed: int = 0
-    """Starts every random draw."""
+    """Seed of every random draw."""
     device: str = "auto"
     """Where to train: auto, cpu or cuda."""
     out: Path | None = None
@@ -54,25 +59,27 @@ class Reproduce:
     """What runs the work: this process, or a Ray cluster (pip install 'cautious[ray]')."""
     address: str | None = None
     """HOST:PORT of a Ray cluster that this machine is part of, or auto; default: RAY_ADDRESS, or a new one on this machine."""
+    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME=VALUE")] = ()
+    """Another value of a setting, such as levels=1-of-30,15-of-30 or num_iterations=200; may be given several times. An unknown
+    name lists the known ones. The paper's claims are then judged as far as they apply."""
     repeats: int = 1
     """How many runs, with the seeds seed, seed + 1, ...; if more than one, each has its own folder seed-<n>."""
 
     def run(self) -> None:
         """Train, solve, judge, report."""
         from cautious.cli.console import progress_bars, say
+        from cautious.experiments.changes import folder_suffix, parse_changes
         from cautious.experiments.executors.executor import open_executor
         from cautious.experiments.runs import run_repeats
-        from cautious.validation import parse_count
+        from cautious.validation import check_count
 
-        parse_count(self.repeats, "repeats")
+        check_count(self.repeats, "repeats")
         parts = (self.task, *([] if self.setting == "main" else [self.setting]), self.scale)
-        folder = self.out or Path("runs") / "-".join(parts)
+        changes = parse_changes(self.set)
+        self._experiment(self.seed, changes)  # raises at once, before anything is written
+        folder = self.out or Path("runs") / ("-".join(parts) + folder_suffix(changes))
         with open_executor(self.engine, self.address) as executor, progress_bars() as progress:
-            device = executor.device(self.device)
-
-            def run(seed: int, place: Path, tell: TitledProgress) -> Store:
-                return self._run_experiment(seed, place, device, executor, tell)
-
+            run = partial(self._run_experiment, changes=changes, device=executor.device(self.device), executor=executor)
             if self.repeats == 1:
                 runs = {self.seed: run(self.seed, folder, progress)}
             else:
@@ -82,7 +89,7 @@ class Reproduce:
             say(
                 "scale smoke only checks that everything runs: its models are barely trained, and its verdicts are meaningless."
             )
-        if self.scale == "paper" and missed:
+        if self.scale == "paper" and missed and not changes:
             sys.exit(1)
 
     def _show(self, store: Store) -> bool:
@@ -122,23 +129,40 @@ class Reproduce:
         say(f"runs and their reports: {folder}/seed-*   ledger: {path}")
         return any(tally.missed for tally in tallies)
 
-    def _run_experiment(
-        self, seed: int, folder: Path, device: torch.device, executor: Executor, progress: TitledProgress
-    ) -> Store:
+    def _experiment(self, seed: int, changes: Mapping[str, str]) -> Experiment:
+        """What to run from a seed."""
         from cautious.errors import InvalidInputError
-        from cautious.experiments.driving.experiment import experiment_at, run_driving
-        from cautious.experiments.images.experiment import run_images
+        from cautious.experiments.changes import changed, check_setting
+        from cautious.experiments.driving.driving_experiment import experiment_at
         from cautious.experiments.images.settings import image_experiment_at
 
-        options: dict[str, Any] = {"device": device, "progress": progress, "executor": executor}
         if self.task != "driving":
-            experiment = image_experiment_at(self.task, self.scale, seed, self.setting)
-            return run_images(experiment, folder, data=self.data, **options)
+            check_setting(self.setting, changes)
+            return changed(image_experiment_at(self.task, self.scale, seed, self.setting), changes)
         if self.setting != "main":
             raise InvalidInputError(f"setting={self.setting!r}: driving has a single setting; leave --setting out.")
         if self.data is not None:
             raise InvalidInputError(f"data={str(self.data)!r}: driving uses no image data; leave --data out.")
-        return run_driving(experiment_at(self.scale, seed), folder, **options)
+        return changed(experiment_at(self.scale, seed), changes)
+
+    def _run_experiment(
+        self,
+        seed: int,
+        folder: Path,
+        progress: TitledProgress,
+        *,
+        changes: Mapping[str, str],
+        device: torch.device,
+        executor: Executor,
+    ) -> Store:
+        from cautious.experiments.driving.driving_experiment import DrivingExperiment, run_driving
+        from cautious.experiments.images.image_experiment import run_images
+
+        experiment = self._experiment(seed, changes)
+        options: dict[str, Any] = {"device": device, "progress": progress, "executor": executor}
+        if isinstance(experiment, DrivingExperiment):
+            return run_driving(experiment, folder, **options)
+        return run_images(experiment, folder, data=self.data, **options)
 
 
 def repeats_table(tallies: Sequence[Tally]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from cautious.worlds.mdp import TabularMDP
 
 DECISIONS = "decisions.csv"
+UNDECIDED, SOME_UNDECIDED = "undecided", 3
+"""What decisions.csv says about a row that no model can judge, without --fallback; and the exit status then."""
 
 
 class Solved(NamedTuple):
@@ -32,6 +35,32 @@ class Solved(NamedTuple):
     """The policy to follow, [L, S, A]."""
     ordinary: Tensor
     """The ordinary policy, [L, S, A]."""
+
+    def in_all_rows(self, decision: Decision) -> Solved:
+        """The same for files, where rows that could not be judged have the policy of the decision, and NaN for bounds."""
+        import torch
+
+        from cautious.solvers.certificate import Certificate
+
+        judged = decision.judged
+
+        def spread_out(values: Tensor, like: Tensor | None = None) -> Tensor:
+            if like is None and (values.dim() == 0 or values.shape[-1] != int(judged.sum())):
+                return values  # one bound for all states together
+            dim = -1 if like is None else -2
+            shape = [*values.shape]
+            shape[dim] = len(judged)
+            missing = (
+                torch.full(shape, torch.nan, dtype=values.dtype) if like is None else like.to(values.dtype).clone()
+            )
+            return missing.index_copy_(dim, judged.nonzero().flatten(), values.cpu())
+
+        policies = {name: spread_out(policy, decision.probabilities) for name, policy in self.policies.items()}
+        certificates = {
+            name: Certificate(spread_out(found.lower), spread_out(found.upper), spread_out(found.gap), found.level)
+            for name, found in self.certificates.items()
+        }
+        return self._replace(policies=policies, certificates=certificates)
 
 
 @dataclass
@@ -50,6 +79,9 @@ class Solve:
     depart only where the models disagree about the best action.
 
     Example: cautious solve --belief belief --states new.csv --fallback ask --at-most 0.05 --out decisions
+
+    Rows that no model can judge (empty cells, texts where numbers were, numbers far too large) get the safe action of
+    --fallback. Without it they are 'undecided', the other rows are decided, and the exit status is 3.
     """
 
     rewards: Path | None = None
@@ -58,12 +90,12 @@ class Solve:
     """Instead: a folder written by 'cautious train', or 'ask-for-help' for the belief in the package."""
     states: Path | None = None
     """With --belief: the states to decide about: array "inputs" [S, ...] of a .npz or .safetensors file, a .npy file, or a
-    table (.csv) with the columns that the belief was trained on."""
+    table (.csv, .parquet) with the columns that the belief was trained on, in any order."""
     level: tuple[str, ...] = ("1-of-20",)
     """How cautious: k-of-n averages the k worst of n sampled models. Several levels are solved in one call."""
     fallback: str | None = None
-    """The safe action, if there is one: its name in the training table, or its number. It is taken where the models differ by
-    more than --threshold; decisions.csv lists it as 'decided with fallback'."""
+    """The safe action, if there is one: its name in the training table, or its number. It is taken in rows that cannot be
+    judged; and where the models differ by more than --threshold, which decisions.csv lists as 'decided with fallback'."""
     threshold: float | None = None
     """With --fallback: the disagreement above which it is taken; 'cautious calibrate --fallback' finds it. Default without
     --at-most: 1, which 95 % of familiar states stay below; without --belief in units of the reward, and no default."""
@@ -83,7 +115,12 @@ class Solve:
     """More iterations reduce the gap of the certificate. Default: 1,000; where CautiousPolicy decides, as many as each state
     needs to be certified, at most 300."""
     seed: int = 0
-    """Seed of the shuffles of queue sampling."""
+    """Seed of every random draw: the shuffles of queue sampling."""
+    engine: Literal["local", "ray"] = "local"
+    """With --belief: what decides about the rows: this process, or all machines of a Ray cluster (pip install 'cautious[ray]');
+    the same bits."""
+    address: str | None = None
+    """HOST:PORT of a Ray cluster that this machine is part of, or auto; default: RAY_ADDRESS, or a new one on this machine."""
     out: Path = Path("solution")
     """Folder for policy.safetensors (the best policy; the last iterate and the average unless CautiousPolicy decides; per state
     the action, its caution and the ordinary policy), certificate.json and, for a table, decisions.csv: its rows with the
@@ -92,26 +129,66 @@ class Solve:
     def run(self) -> None:
         """Load, solve, write, and print the tables."""
         from cautious.beliefs.familiar_spread import in_units_of
-        from cautious.policy.decision import make_decision, spread_of
+        from cautious.errors import InvalidInputError
+        from cautious.policy.decision import make_decision, spread_of, with_unjudged
         from cautious.policy.fallback import with_fallback
-        from cautious.validation import as_folder
+        from cautious.validation import check_folder
 
-        as_folder(self.out, "out")
+        check_folder(self.out, "out")
         inputs, mdp = self._inputs(), self._mdp()
         rule = self._fallback_rule(inputs)
-        rewards = self._rewards(inputs)
+        if inputs is not None and inputs.rows is not None and not len(inputs.states):
+            return self._decide_nothing(inputs, rule)
         by_policy = inputs is not None and mdp is None and self._as_cautious_policy()
-        solved = self._decided(rewards) if by_policy else self._solved(rewards, mdp)
+        if not by_policy and (self.engine != "local" or self.address is not None):
+            raise InvalidInputError(
+                f"engine={self.engine!r} divides the rows of --states where CautiousPolicy decides; leave it and --address out."
+            )
+        if by_policy:
+            assert inputs is not None
+            solved, spread = self._decided(inputs)
+        else:
+            rewards = self._rewards(inputs)
+            solved, spread = self._solved(rewards, mdp), spread_of(rewards)
         shape = solved.policies["best_policy"].shape  # [S, A], or [L, S, A]
         cautious, ordinary = (policies.reshape(shape) for policies in (solved.cautious, solved.ordinary))
         familiar = None if inputs is None else inputs.belief.familiar
-        decision = make_decision(cautious, ordinary, lambda: rewards, in_units_of(familiar, spread_of(rewards)))
+        decision = make_decision(cautious, ordinary, None, in_units_of(familiar, spread))
         fallback = None
         if rule is not None:
-            usual = make_decision(solved.ordinary[0], solved.ordinary[0], decision.opinions, decision.disagreement)
+            usual = make_decision(solved.ordinary[0], solved.ordinary[0], None, decision.disagreement)
             fallback = with_fallback(usual, *rule)
-        self._save(inputs, solved, decision, fallback)
-        self._print(inputs, solved, decision, fallback, rule)
+        in_all_rows, everywhere = decision, solved
+        if inputs is not None and inputs.rows is not None:
+            reasons, safe = inputs.rows.reasons(), None if rule is None else rule[0]
+            in_all_rows = with_unjudged(decision, reasons, safe)
+            fallback = None if fallback is None else with_unjudged(fallback, reasons, safe)
+            everywhere = solved.in_all_rows(in_all_rows)
+        self._save(inputs, everywhere, in_all_rows, fallback)
+        self._print_actions(inputs, in_all_rows, fallback)
+        self._print_tables(inputs, solved, decision, rule)
+        self._print_bad_rows(inputs)
+
+    def _decide_nothing(self, inputs: DecisionInputs, rule: tuple[int, float] | None) -> None:
+        """Write files about rows of which not one can be judged."""
+        import torch
+
+        from cautious.policy.decision import make_decision, with_unjudged
+
+        assert inputs.rows is not None
+        reasons, safe = inputs.rows.reasons(), None if rule is None else rule[0]
+        single = torch.zeros(0, inputs.belief.num_actions, dtype=torch.float64)
+        policy = single if len(self.level) == 1 else single.expand(len(self.level), -1, -1)
+        decision, rowwise = (
+            with_unjudged(make_decision(part, part, None, single.sum(dim=-1)), reasons, safe)
+            for part in (policy, single)
+        )
+        fallback = None if rule is None else rowwise
+        policies = {"best_policy": decision.probabilities}
+        self._save(inputs, Solved(policies, {}, {"levels": list(self.level)}, policy, policy), decision, fallback)
+        self._print_actions(inputs, decision, fallback)
+        self._print_files(inputs)
+        self._print_bad_rows(inputs)
 
     def _save(
         self, inputs: DecisionInputs | None, solved: Solved, decision: Decision, fallback: Decision | None
@@ -129,36 +206,27 @@ class Solve:
             decisions["fallback_action"] = fallback.action
         files = {"policy.safetensors": save_tensors(self.out / "policy.safetensors", solved.policies | decisions)}
         certificates = {
-            name: {part: getattr(certificate, part).tolist() for part in ("lower", "upper", "gap")}
+            name: {part: _with_nulls(getattr(certificate, part).tolist()) for part in ("lower", "upper", "gap")}
             for name, certificate in solved.certificates.items()
         }
         record = {"format": FORMAT, "solution": solved.record, "certificates": certificates}
+        if (estimated := next(iter(solved.certificates.values())).estimated) is not None:
+            record["estimated"] = str(estimated)
         save_json(self.out / "certificate.json", record, files)
         if inputs is not None and inputs.columns is not None:
             write_decisions(self.out / DECISIONS, inputs, self.level, decision, fallback)
         else:
             (self.out / DECISIONS).unlink(missing_ok=True)  # an earlier call may have left one, about other states
 
-    def _print(
-        self,
-        inputs: DecisionInputs | None,
-        solved: Solved,
-        decision: Decision,
-        fallback: Decision | None,
-        rule: tuple[int, float] | None,
+    def _print_tables(
+        self, inputs: DecisionInputs | None, solved: Solved, decision: Decision, rule: tuple[int, float] | None
     ) -> None:
-        """Print the tables, and where the files are."""
-        import torch
-
+        """Print how good the decisions are and how far from ordinary ones, and where the files are."""
         from cautious.cli.console import console, plural, say
 
-        columns = None if inputs is None else inputs.columns
-        actions, rules = decision.action.reshape(len(self.level), -1), self.level
-        if fallback is not None:
-            actions, rules = torch.cat([actions, fallback.action[None]]), (*rules, "with fallback")
-        names = None if columns is None else columns.actions
-        console.print(actions_table(rules, actions, solved.ordinary[0], names))
         console.print(certificate_table(self.level, solved.certificates))
+        if (estimated := next(iter(solved.certificates.values())).estimated) is not None:
+            say(f"these bounds are about the estimated world only: {estimated}.")
         console.print(caution_table(self.level, decision.caution))
         has_unit = inputs is not None and inputs.belief.familiar is not None
         console.print(disagreement_table(decision.disagreement, has_unit))
@@ -167,14 +235,48 @@ class Solve:
             say(
                 f"{self.fallback}: the models differ by more than {rule[1]:.4g} in {referred:,} of {plural(total, 'state')}"
             )
+        self._print_files(inputs)
+
+    def _print_files(self, inputs: DecisionInputs | None) -> None:
+        """Print where the files are."""
+        from cautious.cli.console import say
+
         say(f"wrote {self.out / 'policy.safetensors'} and {self.out / 'certificate.json'}")
-        if columns is not None:
+        if inputs is not None and inputs.columns is not None:
             say(f"decisions, row by row: {self.out / DECISIONS}")
+
+    def _print_actions(self, inputs: DecisionInputs | None, decision: Decision, fallback: Decision | None) -> None:
+        """Print how many rows get which action."""
+        import torch
+
+        from cautious.cli.console import console
+
+        actions, rules = decision.action.reshape(len(self.level), -1), self.level
+        if fallback is not None:
+            actions, rules = torch.cat([actions, fallback.action[None]]), (*rules, "with fallback")
+        ordinary = decision.ordinary.reshape(len(self.level), -1, decision.ordinary.shape[-1])[0]
+        usual = torch.where(decision.judged, ordinary.nan_to_num().argmax(dim=-1), -1)
+        names = None if inputs is None else inputs.belief.actions
+        console.print(actions_table(rules, actions, usual, ordinary.shape[-1], names))
+
+    def _print_bad_rows(self, inputs: DecisionInputs | None) -> None:
+        """Print which rows could not be judged; ends with status 3 if they are undecided."""
+        import sys
+
+        from cautious.cli.console import warn
+
+        if inputs is None or inputs.rows is None:
+            return
+        if self.fallback is not None:
+            warn(f"{inputs.rows.sentence()}. They get the action {self.fallback}.")
+            return
+        warn(f"{inputs.rows.sentence()}. They are {UNDECIDED}; --fallback ACTION names an action for them.")
+        sys.exit(SOME_UNDECIDED)
 
     def _fallback_rule(self, inputs: DecisionInputs | None) -> tuple[int, float] | None:
         """The number of the safe action and the disagreement above which it is taken; None without --fallback."""
         from cautious.errors import InvalidInputError
-        from cautious.policy.fallback import parse_action
+        from cautious.policy.policy import parse_action
 
         if self.fallback is None:
             if self.threshold is not None or self.at_most is not None:
@@ -182,7 +284,7 @@ class Solve:
             return None
         if self.threshold is not None and self.at_most is not None:
             raise InvalidInputError("threshold and at_most exclude each other; give one of them.")
-        names = None if inputs is None or inputs.columns is None else inputs.columns.actions
+        names = None if inputs is None else inputs.belief.actions
         number = parse_action(
             int(self.fallback) if names is None and self.fallback.isdecimal() else self.fallback, names
         )
@@ -234,34 +336,34 @@ class Solve:
         """Whether `CautiousPolicy` decides: each state separately, and no other solver option is given."""
         return self.regime != "all-states" and self.sampling == "exact" and self.update is None
 
-    def _decided(self, rewards: Tensor) -> Solved:
-        """Decisions of `CautiousPolicy`: those that the guarantee of 'cautious calibrate' is about."""
-        import torch
-
+    def _decided(self, inputs: DecisionInputs) -> tuple[Solved, Tensor]:
+        """Decisions of `CautiousPolicy`, which 'cautious calibrate' guarantees something about; and the models' spread [S]."""
         from cautious.cli.console import progress_bar
+        from cautious.experiments.executors.executor import open_executor
         from cautious.ops.risk import parse_levels
         from cautious.policy.policy import CautiousPolicy
         from cautious.solvers.certificate import Certificate
 
         levels = parse_levels(self.level)
-        policy = CautiousPolicy(rewards, levels[0], num_iterations=self.iterations, seed=self.seed)
-        with progress_bar("solving") as progress:
-            cautious, ordinary, gap = policy.solve_states(rewards, levels, progress)
-        models = rewards.cpu()
-        values = [
-            level.value((models * probabilities).sum(dim=-1).T)
-            for level, probabilities in zip(levels, cautious, strict=True)
-        ]
-        lower = torch.stack(values)  # [L, S]
+        policy = CautiousPolicy(inputs.belief, levels[0], num_iterations=self.iterations, seed=self.seed)
+        with open_executor(self.engine, self.address) as opened, progress_bar("solving") as progress:
+            executor = None if opened.is_local else opened
+            cautious, ordinary, gap, lower, spread = policy.solve_rows(inputs.states, levels, progress, executor)
         several = len(levels) > 1
         lower, upper, gap = (part if several else part[0] for part in (lower, lower + gap, gap))
         best = cautious if several else cautious[0]
-        how = {name: value for name, value in policy.describe().items() if name != "level"}
-        record = {"regime": "single-state", "levels": list(map(str, levels)), "num_models": len(rewards), **how}
+        how = {name: value for name, value in policy.describe().items() if name not in ("level", "familiar")}
+        record = {
+            "regime": "single-state",
+            "levels": list(map(str, levels)),
+            "num_models": inputs.belief.num_models,
+            **how,
+        }
         certificate = Certificate(lower, upper, gap, levels if several else levels[0])
-        return Solved(
+        solved = Solved(
             {"best_policy": best}, {"best_policy": certificate}, record, cautious, ordinary.expand_as(cautious)
         )
+        return solved, spread
 
     def _solved(self, rewards: Any, mdp: TabularMDP | None) -> Solved:
         from cautious.cli.console import progress_bar
@@ -316,43 +418,60 @@ def write_decisions(
     table, columns = inputs.table, inputs.columns
     assert table is not None
     assert columns is not None
+
+    def named(actions: Sequence[int]) -> list[str]:
+        names = columns.actions or [str(number) for number in range(decision.ordinary.shape[-1])]
+        return [UNDECIDED if action < 0 else names[action] for action in actions]
+
+    def numbers(values: Sequence[float], digits: int) -> list[str]:
+        return ["" if math.isnan(value) else f"{value:.{digits}f}" for value in values]
+
     added = {"new": ["; ".join(remarks) for remarks in columns.remarks(table)]}
+    added["not judged"] = list(decision.reasons) or [""] * len(table)
     ordinary = decision.ordinary.reshape(len(levels), -1, decision.ordinary.shape[-1])[0]  # the same for every level
-    added["disagreement"] = [f"{value:.3f}" for value in decision.disagreement.tolist()]
-    added["ordinarily"] = [columns.actions[best] for best in ordinary.argmax(dim=1).tolist()]
+    added["disagreement"] = numbers(decision.disagreement.tolist(), 3)
+    usual = named(ordinary.nan_to_num().argmax(dim=1).tolist())
+    added["ordinarily"] = ["" if reason else name for name, reason in zip(usual, added["not judged"], strict=True)]
     actions, caution = (part.reshape(len(levels), -1).tolist() for part in (decision.action, decision.caution))
     for level, level_actions, level_caution in zip(levels, actions, caution, strict=True):
-        added[f"decided {level}"] = [columns.actions[action] for action in level_actions]
-        added[f"caution {level}"] = [f"{value:.4f}" for value in level_caution]
+        added[f"decided {level}"] = named(level_actions)
+        added[f"caution {level}"] = numbers(level_caution, 4)
     if fallback is not None:
-        added["decided with fallback"] = [columns.actions[action] for action in fallback.action.tolist()]
+        added["decided with fallback"] = named(fallback.action.tolist())
 
     # A table that this command wrote before has these columns already: replace them.
-    kept = [column for column, name in enumerate(table.header) if name not in added]
+    kept = {name: table.read(name).texts() for name in table.header if name not in added}
 
     def write(target: Path) -> None:
         with target.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerow([table.header[column] for column in kept] + list(added))
-            for row, more in zip(table.rows, zip(*added.values(), strict=True), strict=True):
-                writer.writerow([row[column] for column in kept] + list(more))
+            writer.writerow([*kept, *added])
+            writer.writerows(zip(*kept.values(), *added.values(), strict=True))
 
     atomic_write(path, write)
 
 
-def actions_table(rules: Sequence[str], actions: Tensor, ordinary: Tensor, names: Sequence[str] | None) -> Table:
-    """In how many states each action is taken by the ordinary policy [S, A] and by each of L rules, actions [L, S]."""
+def _with_nulls(values: Any) -> Any:
+    """Numbers for JSON, which has no NaN: of rows that could not be judged."""
+    if isinstance(values, list):
+        return [_with_nulls(value) for value in values]
+    return None if math.isnan(values) else values
+
+
+def actions_table(
+    rules: Sequence[str], actions: Tensor, ordinary: Tensor, num_actions: int, names: Sequence[str] | None
+) -> Table:
+    """In how many states each action is taken ordinarily [S] and by each of L rules, actions [L, S]; -1 is undecided."""
     from cautious.cli.console import make_table
 
-    num_actions = ordinary.shape[-1]
-    chosen = [ordinary.argmax(dim=-1), *actions]
-    counts = [each.bincount(minlength=num_actions).tolist() for each in chosen]
-    labels = [str(number) for number in range(num_actions)] if names is None else names
+    counts = [(each + 1).bincount(minlength=num_actions + 1).tolist() for each in (ordinary, *actions)]
+    labels = [UNDECIDED, *([str(number) for number in range(num_actions)] if names is None else names)]
     rows = [
         (label, *(f"{count:,}" for count in row))
         for label, *row in zip(labels, *counts, strict=True)
-        if any(row) or num_actions <= 20
+        if any(row) or (num_actions <= 20 and label != UNDECIDED)
     ]
+    rows = [*rows[1:], rows[0]] if any(count[0] for count in counts) else rows
     return make_table("number of states per action", ("action", "ordinarily", *rules), rows, text_columns=("action",))
 
 

@@ -25,8 +25,9 @@ CHECKPOINTS = "checkpoints"
 class Train:
     """Train reward models on your own data: together they are a belief about the reward of each action.
 
-    DATA is a table (.csv with a header line): name the columns of the action and of its reward; all other columns are the
-    state, and text columns are one-hot encoded. Or DATA is a .npz or .safetensors file with "inputs" [S, ...], one row per
+    DATA is a table (.csv with a header line, or .parquet): name the columns of the action and of its reward; all other columns
+    are the state, and text columns are one-hot encoded. Rows with cells that are empty or cannot be read are left out, and
+    counted (--missing). Or DATA is a .npz or .safetensors file with "inputs" [S, ...], one row per
     familiar state, and "rewards" [S, A], the reward of each action there (NaN where it was not tried). Several files are
     concatenated. After an interruption, the same command resumes the training.
 
@@ -55,6 +56,9 @@ class Train:
     """For a table, instead of these two: one reward column per action, empty where the action was not tried."""
     ignore: tuple[str, ...] = ()
     """For a table: columns that are not part of the state, such as names and dates."""
+    missing: Literal["leave-out", "indicator"] = "leave-out"
+    """For a table: what becomes of rows with an empty cell. indicator: they stay, with the column's mean in the cell and a
+    further column that says that it was empty; new rows may then be empty there, too."""
     out: Path = Path("belief")
     """Folder of the belief; it also holds unfinished training."""
     num_models: int = 100
@@ -72,11 +76,15 @@ class Train:
     validation_fraction: float = 0.1
     """Share of the states that is held out for the diagnosis."""
     prior: float | None = None
-    """Width of each model's random prior far from familiar states; default: 0.75 for vectors, 0 (none) for images."""
+    """Width of each model's prior far from familiar states; default: 1 for vectors, 0 (none) for images."""
     seed: int = 0
     """Seed of every random draw."""
     device: str = "auto"
     """Where to train: auto, cpu or cuda."""
+    engine: Literal["local", "ray"] = "local"
+    """What trains the models: this process, or all machines of a Ray cluster (pip install 'cautious[ray]'); the same bits."""
+    address: str | None = None
+    """HOST:PORT of a Ray cluster that this machine is part of, or auto; default: RAY_ADDRESS, or a new one on this machine."""
 
     def run(self) -> None:
         """Read, train, save, print the diagnosis."""
@@ -100,7 +108,10 @@ class Train:
         from cautious.beliefs.diagnostics import BeliefWarning
         from cautious.beliefs.ensemble import DESCRIPTION
         from cautious.beliefs.fit import fit_ensemble
+        from cautious.beliefs.training.estimate import LongTrainingWarning
+        from cautious.cli.console import say
         from cautious.errors import InvalidInputError
+        from cautious.experiments.executors.executor import open_executor
         from cautious.validation import as_folder
 
         folder = as_folder(self.out, "out")
@@ -108,7 +119,11 @@ class Train:
             raise InvalidInputError(f"out={str(folder)!r} already holds a belief; choose another folder, or delete it.")
         columns, *dataset = self._dataset()
         outcome = {"action": self.action, "reward": self.reward, "rewards": list(self.rewards)}
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), open_executor(self.engine, self.address) as executor:
+            warnings.simplefilter("always", LongTrainingWarning)
+            warnings.showwarning = lambda message, *_, **__: say(
+                f"warning: {message}"
+            )  # before the training, not after
             warnings.simplefilter("ignore", BeliefWarning)  # `run` prints the same concerns with the diagnosis
             belief = fit_ensemble(
                 *dataset,
@@ -124,6 +139,7 @@ class Train:
                 progress=progress,
                 validation_fraction=self.validation_fraction,
                 prior=self.prior,
+                executor=None if executor.is_local else executor,
             )
         if columns is not None:
             belief.settings |= {KEPT_AS: columns.described(), OUTCOME_KEPT_AS: outcome}
@@ -133,21 +149,23 @@ class Train:
 
     def _dataset(self) -> tuple[TableSchema | None, Tensor, Tensor]:
         """The schema if the data are a table, states [S, ...] and rewards [S, A]."""
-        from cautious.beliefs.datasets.arrays import load_dataset
-        from cautious.beliefs.datasets.csv import are_tables, read_tables
-        from cautious.beliefs.datasets.schema import OutcomeColumns, TableSchema
-        from cautious.cli.console import console
+        from cautious.beliefs.datasets.array_files import load_dataset
+        from cautious.beliefs.datasets.files import are_tables, read_tables
+        from cautious.beliefs.datasets.learn_table import Missing, learn_log
+        from cautious.beliefs.datasets.schema import OutcomeColumns
+        from cautious.cli.console import console, warn
         from cautious.errors import InvalidInputError
 
         if self.data and are_tables(self.data):
-            table, outcome = read_tables(self.data), OutcomeColumns(self.action, self.reward, self.rewards)
-            actions, rewards = outcome.of(table)
-            columns = TableSchema.learned(table, actions, (*outcome.columns, *self.ignore))
-            console.print(columns_table(columns, rewards))
-            return columns, columns.states(table), rewards
+            outcome = OutcomeColumns(self.action, self.reward, self.rewards)
+            learned, rewards = learn_log(read_tables(self.data), outcome, self.ignore, Missing(self.missing))
+            console.print(columns_table(learned.schema, rewards))
+            for note in learned.notes:
+                warn(note)
+            return learned.schema, learned.states, rewards
         if self.action is not None or self.reward is not None or self.rewards or self.ignore:
             raise InvalidInputError(
-                "action, reward, rewards and ignore are columns of a table (.csv); arrays have none. Leave them out."
+                "action, reward, rewards and ignore are columns of a table (.csv, .parquet); arrays have none. Leave them out."
             )
         return None, *load_dataset(self.data)
 
@@ -163,7 +181,7 @@ def columns_table(columns: TableSchema, rewards: Tensor) -> Table:
         else:
             more = ", ..." if len(feature.texts) > 4 else ""
             what = f"{plural(len(feature.texts), 'text')}: {', '.join(feature.texts[:4])}{more}"
-        rows.append((feature.name, what))
+        rows.append((feature.name, what + (", or empty" if feature.fill is not None else "")))
     tried = (~rewards.isnan()).sum(dim=0).tolist()
     for name, count in zip(columns.actions, tried, strict=True):
         rows.append((name, f"action, tried in {plural(count, 'row')}"))

@@ -11,6 +11,7 @@ import tyro
 
 if TYPE_CHECKING:
     from rich.columns import Columns
+    from rich.table import Table
 
     from cautious.experiments.demos.rollouts import Drive
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 @dataclass
 class Watch:
     """Watch a cautious and an ordinary policy drive the same novel road, side by side in the terminal.
+
+    Sixty steps are a matter of luck, so that both then drive ten thousand without being watched, and their hits are counted.
 
     Example: cautious watch driving --level 1-of-20 --against 20-of-20 --gif drive.gif
     """
@@ -33,14 +36,11 @@ class Watch:
     steps: int = 60
     """Number of steps to drive."""
     seed: int = 0
-    """Seed of the obstacles; both cars meet the same ones."""
+    """Seed of every random draw: the obstacles, which are the same for both cars."""
     fps: float = 4.0
     """Frames per second."""
-    belief: Path | None = None
-    """A run whose reward models to use, or 'driving' for those in the package; default: a run found nearby (in --out, of the
-    demo, of 'reproduce driving'); if there is none, models are trained first."""
-    out: Path = Path("demo")
-    """Folder for reward models that must be trained: that of the demo, which can then resume from them."""
+    belief: Path = Path("driving")
+    """Whose reward models: 'driving' are the 128 in the package; or the folder of a run of 'demo' or 'reproduce driving'."""
     gif: Path | None = None
     """Write the animation to this .gif file instead of the terminal."""
 
@@ -50,14 +50,14 @@ class Watch:
 
         from rich.live import Live
 
-        from cautious.cli.console import console, plural, progress_bars, say
+        from cautious.cli.console import console, progress_bars, say
         from cautious.errors import InvalidInputError
         from cautious.experiments.demos.rollouts import drive_both, trained_belief
         from cautious.ops.risk import KofN
         from cautious.report.driving.animation import save_gif
-        from cautious.validation import as_folder, parse_count
+        from cautious.validation import check_count, check_folder
 
-        parse_count(self.steps, "steps")
+        check_count(self.steps, "steps")
         if not self.fps > 0:
             raise InvalidInputError(f"fps={self.fps} must be positive.")
         if self.gif is not None:
@@ -65,11 +65,10 @@ class Watch:
                 raise InvalidInputError(
                     f"gif={self.gif} must be a file name that ends in .gif, the only format that is written."
                 )
-            as_folder(self.gif.parent, "gif's folder")
-        as_folder(self.out, "out")
+            check_folder(self.gif.parent, "gif's folder")
         levels = [KofN.parse(self.level), KofN.parse(self.against)]
         with progress_bars() as progress:
-            ensemble = trained_belief(self.belief, self.out, progress)
+            ensemble = trained_belief(self.belief)
             drives = drive_both(ensemble, levels, self.probability, self.steps, self.seed, progress)
         if self.gif is not None:
             save_gif(drives, self.gif, self.fps)
@@ -80,11 +79,29 @@ class Watch:
                     live.update(drive_columns(drives, step), refresh=True)
                     time.sleep(1 / self.fps if console.is_terminal else 0)
             console.print()
-        for drive in drives:
-            last = drive.frames[-1]
-            console.print(
-                f"{drive.title}: {plural(last.distance, 'row')} driven, {plural(last.collisions, 'obstacle')} hit"
-            )
+        console.print(hits_table(drives))
+
+
+def hits_table(drives: Sequence[Drive]) -> Table:
+    """What was hit while watching, and on the long run."""
+    from cautious.cli.console import make_table
+    from cautious.experiments.demos.rollouts import LONG
+
+    rows = []
+    for drive in drives:
+        last, long_run = drive.frames[-1], drive.long_run
+        rates = (
+            long_run.distance / LONG,
+            100 * long_run.collisions / LONG,
+            100 * long_run.collisions / long_run.distance,
+        )
+        rows.append((drive.title, f"{last.distance}", f"{last.collisions}", *(f"{rate:.2f}" for rate in rates)))
+    return make_table(
+        "obstacles hit",
+        ("policy", "rows driven", "hits", "speed", "hits per 100 steps", "hits per 100 rows"),
+        rows,
+        caption=f"rows and hits: as watched; the rest: over {LONG:,} steps. Both cars meet the same chances.",
+    )
 
 
 def drive_columns(drives: Sequence[Drive], step: int) -> Columns:

@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cautious.beliefs.datasets.frames import is_named
+from cautious.beliefs.datasets.training_data import reward_columns, same_rows
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.familiar_spread import FamiliarSpread, in_units_of
 from cautious.beliefs.fit import refit, with_needed
@@ -24,10 +26,11 @@ from cautious.ops.rates import (
     average_bound,
     binomial_p_value,
     binomial_upper_bound,
+    mean_upper_bound,
     smallest_rate,
-    upper_bound,
 )
 from cautious.ops.risk import KofN
+from cautious.policy.bad_rows import read_states
 from cautious.policy.decision import departs, spread_of
 from cautious.policy.fallback import FallbackRule
 from cautious.policy.policy import CautiousPolicy
@@ -112,6 +115,7 @@ def calibrate(
         policy: Its belief, and n of its level; its k is what is looked for. An ordinary policy (n-of-n) never departs. Or a
             belief, for levels of 1-of-20; or a `FallbackRule`.
         familiar_states: States like those to come, and not those that the belief was trained on: [B, ...] as `decide` takes.
+            Rows of a frame that no model can judge are left out, with a warning: they get no decision of a level.
         rewards: With it no states need to be set aside (cross-fitting): `familiar_states` are then those of the training, and
             this is what actions paid in them, [S, A] as `fit_ensemble` takes it. The belief is trained again `folds` times,
             each time without a part of the states, and decides about that part. The promise then is about beliefs that are
@@ -129,19 +133,20 @@ def calibrate(
         `Calibration`. What is given stays as it is: the policy to use is ``CautiousPolicy(belief, found.level)``, the rule
         ``FallbackRule(belief, action, threshold=found.threshold)``.
     """
-    own = _as_policy(policy)
+    checked = _as_policy(policy)
     for name, value in (("at_most", at_most), ("confidence", confidence)):
         if not 0 < as_number(value) < 1:
             raise InvalidInputError(f"{name}={value!r} must be between 0 and 1, both excluded.")
     kind, promise = parse_choice(Measure, measure, "measure"), parse_choice(Guarantee, guarantee, "guarantee")
     report = as_progress(progress, "calibrating")
-    if isinstance(own, FallbackRule):
+    familiar_states, rewards = _by_name(checked, familiar_states, rewards)
+    if isinstance(checked, FallbackRule):
         if kind != Measure.DECISIONS:
             raise InvalidInputError(f"measure={measure!r}: a FallbackRule has decisions only; leave it out.")
-        scores = on_fresh_states(partial(_scores, own), own.policy, familiar_states, rewards, folds, report)
-        return _calibrated_rule(own, scores, at_most, confidence, promise)
-    losses = on_fresh_states(partial(_losses, kind), own, familiar_states, rewards, folds, report)
-    return _calibrated_level(own.level.n, losses, at_most, confidence, kind, promise)
+        scores = on_fresh_states(partial(_scores, checked), checked.policy, familiar_states, rewards, folds, report)
+        return _calibrated_rule(checked, scores, at_most, confidence, promise)
+    losses = on_fresh_states(partial(_losses, kind), checked, familiar_states, rewards, folds, report)
+    return _calibrated_level(checked.level.n, losses, at_most, confidence, kind, promise)
 
 
 def _as_policy(policy: Any) -> CautiousPolicy | FallbackRule:
@@ -152,6 +157,29 @@ def _as_policy(policy: Any) -> CautiousPolicy | FallbackRule:
             f"policy is a {type(policy).__name__}; pass a cautious.CautiousPolicy, a cautious.FallbackRule or a belief."
         )
     return CautiousPolicy(policy)
+
+
+def _by_name(policy: CautiousPolicy | FallbackRule, states: Any, rewards: Any) -> tuple[Any, Any]:
+    """Frames and dictionaries of columns as arrays in the order of the training, without rows that cannot be judged."""
+    belief = policy.policy.belief if isinstance(policy, FallbackRule) else policy.belief
+    if not isinstance(belief, RewardEnsemble):
+        return states, rewards
+    rewards = same_rows(states, rewards)
+    if is_named(rewards):
+        _, rewards = reward_columns(rewards, belief.actions)
+    if not is_named(states) or belief.columns is None:
+        return belief.as_trained(states), rewards
+    rows = read_states(belief, states)
+    if not rows.bad:
+        return rows.states, rewards
+    warnings.warn(f"{rows.sentence()}; they are left out.", CalibrationWarning, stacklevel=3)
+    if not len(rows.states):
+        raise InvalidInputError(f"familiar_states: no row is left; {rows.sentence()}.")
+    if rewards is not None:
+        rewards = as_float_tensor(rewards, "rewards")
+        check_shape(rewards, "S A", "rewards", S=len(rows.table), A=belief.num_actions)
+        rewards = rewards[rows.usable]
+    return rows.states, rewards
 
 
 def _losses(measure: Measure, policy: CautiousPolicy, states: Any, progress: Progress | None) -> Tensor:
@@ -187,21 +215,22 @@ def _calibrated_level(
     elif measure == Measure.DECISIONS:
         shown, bounded = partial(_exact_p_value, rate=at_most), partial(_exact_bound, delta=limit)
     else:
-        shown, bounded = partial(above_p_value, threshold=at_most), partial(upper_bound, delta=limit)
+        shown, bounded = partial(above_p_value, threshold=at_most), partial(mean_upper_bound, delta=limit)
     tried, chosen = [], 0
-    for number, own in enumerate(losses):
+    for number, level_losses in enumerate(losses):
         value = shown(counted[number]) if number else 0.0  # the ordinary level never departs
-        tried.append((str(KofN(n - number, n)), float(own.mean()), value))
+        tried.append((str(KofN(n - number, n)), float(level_losses.mean()), value))
         if value > limit:
             break
         chosen = number
-    own = losses[chosen]
+    chosen_losses = losses[chosen]
     if chosen == 0 < n - 1:
-        _warn_of_no_caution(_too_few(len(own), at_most, confidence, guarantee), len(own), at_most, tried[-1], measure)
+        count = len(chosen_losses)
+        _warn_of_no_caution(_too_few(count, at_most, confidence, guarantee), count, at_most, tried[-1], measure)
     bound = min(bounded(counted[chosen]), at_most) if chosen else 0.0
-    level, rate = KofN(n - chosen, n), float(own.mean())
+    level, rate = KofN(n - chosen, n), float(chosen_losses.mean())
     return Calibration(
-        level, rate, bound, at_most, confidence, tuple(tried), str(measure), len(own), None, str(guarantee)
+        level, rate, bound, at_most, confidence, tuple(tried), str(measure), len(chosen_losses), None, str(guarantee)
     )
 
 
@@ -286,7 +315,7 @@ def _warn_of_no_referral(
     if unit is not None and unit.unit == 0:  # wherever the policy departs, models differ: this comes first
         cause = (
             f"disagreement is infinite in {num_infinite} of {num_states} familiar states, more than {at_most:g} allows: its "
-            "unit is 0, because the models agree in the states that were kept back to set it. Give states in which they "
+            "unit is 0, because the models agree in the states that were held out to set it. Give states in which they "
             "differ: CautiousPolicy(belief, familiar_states=...)."
         )
     else:
@@ -320,22 +349,21 @@ def on_fresh_states(
         states: Familiar states, [S, ...].
         rewards: None if the belief was not trained on them; else what each action paid in them, [S, A], NaN where not tried.
         folds: How many parts.
-        progress: Told (parts done, parts in all) or, without `rewards`, what `decide` tells.
+        progress: Called with (parts done, parts in all) or, without `rewards`, as `decide` calls it.
 
     Returns:
-        [..., S], in the order of the parts; states that alone know an action are always learned from, and left out here;
-        a part of such states only is passed over.
+        [..., S], in the order of the parts. The only sample of an action is always trained on, and so left out here.
     """
     if rewards is None:
         return decide(policy, states, progress)
-    belief, paid = policy.belief, as_float_tensor(rewards, "rewards")
+    belief, targets = policy.belief, as_float_tensor(rewards, "rewards")
     inputs = torch.as_tensor(states) if images_are_bytes(states) else as_float_tensor(states, "familiar_states")
     if not isinstance(belief, RewardEnsemble):
         raise InvalidInputError(
-            "rewards: cross-fitting trains the belief again, and only one that fit_ensemble made says how; leave it out, and "
-            "give familiar states that the belief was not made from."
+            "rewards: only a belief made by fit_ensemble can be retrained; omit `rewards`, and pass familiar states that the "
+            "belief was not trained on."
         )
-    check_shape(paid, "S A", "rewards", S=len(inputs), A=belief.num_actions)
+    check_shape(targets, "S A", "rewards", S=len(inputs), A=belief.num_actions)
     count = parse_count(folds, "folds", 2)
     if count > len(inputs):
         raise InvalidInputError(f"folds={count} exceeds the {len(inputs)} states there are.")
@@ -343,17 +371,14 @@ def on_fresh_states(
     parts = []
     for fold in range(count):
         rest = torch.from_numpy(np.delete(np.arange(len(inputs)), order[fold::count].numpy()))
-        familiar, left_out = with_needed(~paid.isnan(), rest, order[fold::count])
-        if len(left_out):  # none: a part of states that alone know an action has nothing to decide about
-            again = refit(belief, inputs[familiar], paid[familiar])
+        familiar, left_out = with_needed(~targets.isnan(), rest, order[fold::count])
+        if len(left_out):  # none: each of these states is the only sample of some action, and so was trained on
+            again = refit(belief, inputs[familiar], targets[familiar])
             parts.append(
                 decide(CautiousPolicy.from_description(policy.describe(), again, None), inputs[left_out], None)
             )
         if progress is not None:
             progress(fold + 1, count)
     if not parts:
-        raise InvalidInputError(
-            f"folds={count}: no part can be left out of the training, because its states alone know an action; give more "
-            "experience."
-        )
+        raise InvalidInputError(f"folds={count}: every part contains the only sample of some action; give more data.")
     return torch.cat(parts, dim=-1)

@@ -21,7 +21,9 @@ def safety_statistics(world: DrivingWorld, policy: Tensor) -> dict[str, Tensor]:
         where nothing is ever hit).
     """
     occupancy = world.mdp.occupancy(policy)
-    found = {name: (occupancy * world.features[name]).sum(dim=(-2, -1)) for name in FEATURES}
-    hits = found["collisions"]
-    found["speed_at_collision"] = torch.where(hits > 1e-12, found["collision_speed"] / hits.clamp(min=1e-12), torch.nan)
-    return found
+    statistics = {name: (occupancy * world.features[name]).sum(dim=(-2, -1)) for name in FEATURES}
+    hits = statistics["collisions"]
+    statistics["speed_at_collision"] = torch.where(
+        hits > 1e-12, statistics["collision_speed"] / hits.clamp(min=1e-12), torch.nan
+    )
+    return statistics

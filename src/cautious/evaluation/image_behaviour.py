@@ -70,14 +70,14 @@ def behaviour(policy: Tensor, help_action: int | None, labels: Tensor | None = N
         ``correct_probability`` and ``correct_share``.
     """
     taken, chosen = frequencies(policy), most_likely(policy)
-    found = {"index": mean_label_index(taken), "index_help_as_zero": summed_label_index(taken)}
+    measures = {"index": mean_label_index(taken), "index_help_as_zero": summed_label_index(taken)}
     if help_action is not None:
-        found["help_probability"] = taken[..., help_action]
-        found["help_share"] = frequencies(chosen)[..., help_action]
+        measures["help_probability"] = taken[..., help_action]
+        measures["help_share"] = frequencies(chosen)[..., help_action]
     if labels is not None:
-        found["correct_probability"] = correct_frequency(policy, labels)
-        found["correct_share"] = correct_frequency(chosen, labels)
-    return found
+        measures["correct_probability"] = correct_frequency(policy, labels)
+        measures["correct_share"] = correct_frequency(chosen, labels)
+    return measures
 
 
 @single_threaded

@@ -4,64 +4,71 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from cautious.beliefs.ensemble import DESCRIPTION, RewardEnsemble
-from cautious.beliefs.training.loop import TrainedModels
-from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
+from cautious.beliefs.training.problems import DrivingTrainingProblem, ImageTrainingProblem
+from cautious.beliefs.training.state import TrainingSettings
 from cautious.experiments.executors.executor import Executor
 from cautious.experiments.store import Store
-from cautious.io.arrays import checksum_of, load_json
+from cautious.io.arrays import check_json, checksum_of, load_json
 from cautious.progress import Progress, TitledProgress
 
 
-def load_belief(store: Store, stage: str) -> Any:
+def load_stage_belief(store: Store, stage: str) -> RewardEnsemble:
     """The ensemble of a finished stage, from the folder of the same name; it must be the one that was trained there."""
+    # A run that was stopped between finishing the stage and removing its checkpoints left them behind.
     shutil.rmtree(_checkpoints(store, stage), ignore_errors=True)
     description = f"{stage}/{DESCRIPTION}"
-    load_json(store.folder / description, store.listed(stage, description))  # raises if it is another one
+    check_json(store.folder / description, store.recorded_checksum(stage, description))
     return RewardEnsemble.load(store.folder / stage)
 
 
-def train_belief(
+def train_stage_belief(
     store: Store,
     stage: str,
-    problem: TrainingProblem,
+    problem: ImageTrainingProblem | DrivingTrainingProblem,
     settings: TrainingSettings,
     *,
+    count_name: str,
     executor: Executor,
     device: torch.device | str,
     progress: Progress | None,
-) -> tuple[TrainedModels, dict[str, Any]]:
-    """Train the models of a stage, resuming from checkpoints in the run's folder.
+) -> RewardEnsemble:
+    """Train the models of a stage, resuming from checkpoints in the run's folder; save them in the folder `stage`.
 
-    Returns:
-        The models, and how training went: the numbers of the stage.
+    The numbers of the stage are how training went, and under `count_name` how many samples it had.
     """
     checkpoints = _checkpoints(store, stage)
     resumed = checkpoints.exists()  # then `seconds` are not those of the whole training
     training = executor.train(problem, settings, device=device, checkpoint_dir=checkpoints, progress=progress)
-    losses = training.models.losses.double()
-    return training.models, {
+    models, losses = training.models, training.models.losses.double()
+    ensemble = RewardEnsemble(problem.network, models.parameters, models.losses, asdict(settings))
+    numbers = {
+        count_name: problem.num_samples,
         "seconds": training.seconds,
         "resumed": resumed,
         "hardware": training.hardware,
         "loss_median": float(losses.median()),
         "loss_largest": float(losses.max()),
     }
+    save_stage_belief(store, stage, ensemble, numbers)
+    return ensemble
 
 
-def save_belief(store: Store, stage: str, ensemble: Any, losses: Tensor, numbers: Mapping[str, Any]) -> None:
+def save_stage_belief(store: Store, stage: str, ensemble: RewardEnsemble, numbers: Mapping[str, Any]) -> None:
     """Save an ensemble in the folder `stage`, finish the stage, and remove its checkpoints."""
+    assert ensemble.losses is not None
     ensemble.save(store.folder / stage)
+    # The stage is saved after the ensemble: a stage that is there has its models.
     description = f"{stage}/{DESCRIPTION}"
     files = {description: checksum_of(load_json(store.folder / description))}
-    store.save(stage, numbers, {"losses": losses}, files)
+    store.save(stage, numbers, {"losses": ensemble.losses}, files)
     shutil.rmtree(_checkpoints(store, stage), ignore_errors=True)  # three times as large as the models
 
 

@@ -32,9 +32,9 @@ from cautious.io.arrays import (
     FILES,
     FORMAT,
     checksum_of,
-    listed,
     load_json,
     load_tensors,
+    recorded_checksum,
     save_json,
     save_tensors,
 )
@@ -83,6 +83,7 @@ class Store:
                 if not path.exists():  # another process may have written it before this one had the lock
                     manifest = {"format": FORMAT, "experiment": experiment, "settings": dict(settings)} | provenance()
                     save_json(path, manifest | ({} if origins is None else {"origins": dict(origins)}))
+        # Read back even if it was written just now: a run that is begun and one that is resumed take the same path from here.
         store = cls.open(folder)
         _refuse_another_version(store)
         _refuse_if_different(store, experiment, settings)
@@ -105,7 +106,7 @@ class Store:
     def locked(self) -> Iterator[None]:
         """Hold the folder's lock for the duration of the block; refuse the folder if another process has it."""
         with _lock_of(self.folder):
-            self._tidy()
+            self._tidy()  # under the lock: nobody else's unfinished files can be among what is removed
             yield
 
     def _tidy(self) -> None:
@@ -118,6 +119,7 @@ class Store:
 
     def parts(self, stage: str) -> Store:
         """The store of a stage's pieces while it is unfinished, so that an interruption costs one piece at most."""
+        # The run's own manifest: a piece of a run with other settings is refused like a stage of one.
         return Store(self._path(stage, "parts"), self.manifest)
 
     def stages(self) -> list[str]:
@@ -147,6 +149,7 @@ class Store:
             provenance: Commit and versions that made it (`Store.provenance`), if not this process.
         """
         if provenance is None:
+            # Pieces may come from earlier calls, with another commit or torch: the stage names whatever took part in it.
             pieces, provenance = self.parts(stage), {}
             for piece in pieces.stages():
                 provenance |= pieces.provenance(piece)
@@ -157,7 +160,8 @@ class Store:
             checksums[path.name] = save_tensors(path, arrays)
         entries = {"format": FORMAT, **numbers, RUN: self._identity(stage)}
         entries |= {MADE_WITH: dict(provenance)} if provenance else {}
-        save_json(self._path(stage, "json"), entries, checksums)
+        save_json(self._path(stage, "json"), entries, checksums)  # from here on the stage is finished
+        # Only now: stopped before this line, the pieces stay, and `_tidy` removes them the next time.
         shutil.rmtree(self._path(stage, "parts"), ignore_errors=True)
 
     def numbers(self, stage: str) -> dict[str, Any]:
@@ -183,14 +187,15 @@ class Store:
     def arrays(self, stage: str) -> dict[str, Tensor]:
         """The arrays of a finished stage."""
         path = self._path(stage, "safetensors")
-        return load_tensors(path, self.listed(stage, path.name))
+        return load_tensors(path, self.recorded_checksum(stage, path.name))
 
-    def listed(self, stage: str, file: str) -> str | None:
+    def recorded_checksum(self, stage: str, file: str) -> str | None:
         """The checksum that a finished stage records for one of its files; None if it has none."""
-        return listed(self._described(stage), file)
+        return recorded_checksum(self._described(stage), file)
 
     def _described(self, stage: str) -> dict[str, Any]:
         path = self._path(stage, "json")
+        # Checked: a stage without a checksum was edited by hand, and its numbers are not the run's.
         entries = load_json(path, checked=True)
         if not isinstance(entries, dict):
             raise BadFileError(f"{path}: expected a JSON object.")
@@ -214,10 +219,11 @@ class Store:
 
     def _identity(self, stage: str) -> str:
         """Distinguishes a stage of this run from all others."""
+        # Not of commit and versions: a run may be resumed after an update, and then says so (`provenance`).
         return checksum_of([*self._hashed, stage])[-16:]
 
     def _path(self, stage: str, ending: str) -> Path:
-        if Path(stage).name != stage:
+        if Path(stage).name != stage:  # names also come from files, and must not lead out of the folder
             raise BadFileError(f"{self.folder}: stage {stage!r} must be a plain file name, without folders.")
         return self.folder / f"{stage}.{ending}"
 
@@ -232,7 +238,7 @@ def _lock_of(folder: Path) -> Iterator[None]:
     with translate_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            lock.acquire(timeout=0)
+            lock.acquire(timeout=0)  # no waiting: a run takes hours, and two in one folder are a mistake
         except Timeout:
             raise FolderInUseError(
                 f"{folder}: another process is working in this folder; wait for it, stop it, or choose another folder."

@@ -46,12 +46,12 @@ UNREADABLE = (
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
     """Write named tensors as one safetensors file; returns their checksum."""
-    own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    checksum = _checksum_of_tensors(own)
+    content = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    checksum = _checksum_of_tensors(content)
 
     def write(target: Path) -> None:
         try:
-            safetensors.torch.save_file(own, target, {CHECKSUM: checksum})
+            safetensors.torch.save_file(content, target, {CHECKSUM: checksum})
         except safetensors.SafetensorError as error:
             number = re.search(r"os error (\d+)", str(error))  # of a full disk and the like; it is said nowhere else
             if number is None:
@@ -67,7 +67,7 @@ def load_tensors(path: Path, expected: str | None = None, *, checked: bool = Fal
 
     Args:
         path: The file.
-        expected: The checksum that another file has for it (`listed`).
+        expected: The checksum that another file has for it (`recorded_checksum`).
         checked: Whether it must have a checksum of its own.
     """
     with _whole(path, "safetensors file"):
@@ -83,11 +83,11 @@ def load_array(path: Path, name: str) -> Tensor | np.ndarray:
     """One array of a user's: the tensor `name` of a safetensors file, or a .npy file (memory-mapped, never unpickled)."""
     if path.suffix == ".npy":
         with _whole(path, ".npy file of numbers"):
-            found = np.load(path, mmap_mode="r", allow_pickle=False)
-            if not isinstance(found, np.ndarray):
-                found.close()
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+            if not isinstance(array, np.ndarray):
+                array.close()
                 raise ValueError("it holds several arrays, as a .npz file does")
-            return found
+            return array
     return pick(load_tensors(path), name, path)
 
 
@@ -116,9 +116,9 @@ def save_json(path: Path, content: Mapping[str, Any], files: Mapping[str, str] |
         content: What to keep.
         files: Checksums of files that belong to it, by name. Those are written first: this one marks them as finished.
     """
-    own = _plain({**content, FILES: files} if files else content)
-    checksum = checksum_of(own)
-    text = json.dumps({**own, CHECKSUM: checksum}, indent=2, ensure_ascii=False) + "\n"
+    plain = _plain({**content, FILES: files} if files else content)
+    checksum = checksum_of(plain)
+    text = json.dumps({**plain, CHECKSUM: checksum}, indent=2, ensure_ascii=False) + "\n"
     atomic_write(path, lambda target: target.write_text(text, encoding="utf-8"))
     return checksum
 
@@ -128,22 +128,27 @@ def load_json(path: Path, expected: str | None = None, *, checked: bool = False)
 
     Args:
         path: The file.
-        expected: The checksum that another file has for it (`listed`).
+        expected: The checksum that another file has for it (`recorded_checksum`).
         checked: As in `load_tensors`; a file that says it is of a format with checksums must have one in any case.
     """
     with _whole(path, "JSON file"):
         text = path.read_text(encoding="utf-8")
-        found = json.loads(text, parse_constant=_finite, parse_float=_finite, object_pairs_hook=_unique)
-        entries = found if isinstance(found, dict) else {}
+        everything = json.loads(text, parse_constant=_finite, parse_float=_finite, object_pairs_hook=_unique)
+        entries = everything if isinstance(everything, dict) else {}
         claims = _claims(entries)
         checked = checked or entries.get("format") == FORMAT
-        own = {name: value for name, value in entries.items() if name != CHECKSUM} if claims else found
+        content = {name: value for name, value in entries.items() if name != CHECKSUM} if claims else everything
         if claims or checked or expected is not None:
-            _compare(path, checksum_of(own), claims, checked, expected)
-    return own
+            _compare(path, checksum_of(content), claims, checked, expected)
+    return content
 
 
-def listed(described: Any, name: str) -> str | None:
+def check_json(path: Path, expected: str | None) -> None:
+    """Raise unless a JSON file is whole and has the checksum that another file has for it (`recorded_checksum`)."""
+    load_json(path, expected)
+
+
+def recorded_checksum(described: Any, name: str) -> str | None:
     """The checksum that a JSON file's content has for a file that belongs to it; None if it has none."""
     files = described.get(FILES) if isinstance(described, dict) else None
     return files.get(name) if isinstance(files, dict) else None
@@ -166,8 +171,8 @@ def fingerprint_of(*arrays: Tensor) -> str:
 def _add_to(digest: hashlib._Hash, array: Tensor) -> None:
     """Add an array's type, shape and bytes to a hash."""
     digest.update(str((array.dtype, tuple(array.shape))).encode())
-    own = array.detach().cpu().contiguous().reshape(-1)
-    digest.update(own.view(torch.uint8).numpy().data)
+    flat = array.detach().cpu().contiguous().reshape(-1)
+    digest.update(flat.view(torch.uint8).numpy().data)
 
 
 def _checksum_of_tensors(tensors: Mapping[str, Tensor]) -> str:
@@ -200,7 +205,7 @@ def _compare(path: Path, actual: str, claims: Mapping[str, Any], checked: bool, 
         )
     if expected not in (None, actual):
         raise BadFileError(
-            f"{path}: not the file that was saved with the others: a save was interrupted, or a file exchanged. Restore "
+            f"{path}: not the file that was saved with the others: a save was interrupted, or a file was replaced. Restore "
             "all of them from one copy, or make them again."
         )
 
@@ -218,19 +223,19 @@ def _whole(path: Path, kind: str) -> Iterator[None]:
         what = str(error).splitlines()[0] if str(error) else type(error).__name__
         too_large = ", or larger than memory" if isinstance(error, MemoryError) else ""
         raise BadFileError(
-            f"{path}: not a whole {kind} ({what}); it may be truncated or of another kind{too_large}."
+            f"{path}: not a complete {kind} ({what}); it may be truncated or of another kind{too_large}."
         ) from None
 
 
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text} is no number that a file may hold")
+        raise ValueError(f"{text} is not a finite number")
     return value
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         raise ValueError("an entry is there twice")
-    return found
+    return entries

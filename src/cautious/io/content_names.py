@@ -29,7 +29,7 @@ def with_stamp(name: str, stamp: str) -> str:
 
 def name_in(described: Any, name: str) -> str:
     """What a JSON file's content calls the file of this plain name; the plain name itself, where it lists none."""
-    return next((own for own in _listed(described) if _pattern(name).fullmatch(own)), name)
+    return next((file for file in _file_names(described) if _pattern(name).fullmatch(file)), name)
 
 
 @contextlib.contextmanager
@@ -39,22 +39,22 @@ def replacing(description: Path, *names: str) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(CautiousError, OSError):  # what is left over does no harm, and the next save clears it
-            kept = {own.split("/")[0] for own in _listed(load_json(description)) or names}
+            kept = {file.split("/")[0] for file in _file_names(load_json(description)) or names}
             patterns = [_pattern(name.split("/")[0]) for name in names]
             for path in description.parent.iterdir():
                 if path.name not in kept and any(pattern.fullmatch(path.name) for pattern in patterns):
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def _listed(described: Any) -> list[str]:
+def _file_names(described: Any) -> list[str]:
     files = described.get(FILES) if isinstance(described, dict) else None
     return list(files) if isinstance(files, dict) else []
 
 
 def _cut(name: str) -> tuple[str, str]:
     """A name as stem and ending, which begins with a dot or a slash."""
-    place = re.search(r"[./]|$", name).start()  # type: ignore[union-attr]
-    return name[:place], name[place:]
+    border = re.search(r"[./]|$", name).start()  # type: ignore[union-attr]
+    return name[:border], name[border:]
 
 
 def _pattern(name: str) -> re.Pattern[str]:

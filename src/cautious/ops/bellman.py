@@ -64,15 +64,15 @@ class Transitions:
         if not self.is_sparse or self.num_states <= BATCHED_LU_SIZE:
             return DenseLU(self._dense_systems(policy, discount))
         merge, row, column = self._pattern
-        entries = merge @ policy.flatten(1).numpy().T  # P_π by place, [nnz, B]
+        entries = merge @ policy.flatten(1).numpy().T  # P_π, its non-zero entries, [nnz, B]
         size = (self.num_states, self.num_states)
         if self._order is None:
             return MixingSolver(
                 [scipy.sparse.csr_array((entry, (row, column)), shape=size) for entry in entries.T], discount
             )
-        place = np.argsort(self._order)
+        position = np.argsort(self._order)
         diagonal = np.arange(self.num_states)
-        at = np.concatenate([place[row], diagonal]), np.concatenate([place[column], diagonal])
+        at = np.concatenate([position[row], diagonal]), np.concatenate([position[column], diagonal])
         ones = np.ones(self.num_states)
         systems = [
             scipy.sparse.csc_array((np.concatenate([-discount * entry, ones]), at), shape=size) for entry in entries.T
@@ -97,12 +97,12 @@ class Transitions:
     @cached_property
     def _pattern(self) -> tuple[scipy.sparse.csr_array, np.ndarray, np.ndarray]:
         """(matrix that turns π(a|s) into the entries of P_π, their rows, their columns)."""
-        # π changes in every iteration, the places of non-zero entries do not: they are found once.
+        # π changes in every iteration, the positions of non-zero entries do not: they are found once.
         entries = self.matrix.tocoo()
         state, successor = entries.row // self.num_actions, entries.col
-        place, slot = np.unique(state.astype(np.int64) * self.num_states + successor, return_inverse=True)
-        merge = scipy.sparse.csr_array((entries.data, (slot, entries.row)), shape=(len(place), self.matrix.shape[0]))
-        return merge, place // self.num_states, place % self.num_states
+        entry, slot = np.unique(state.astype(np.int64) * self.num_states + successor, return_inverse=True)
+        merge = scipy.sparse.csr_array((entries.data, (slot, entries.row)), shape=(len(entry), self.matrix.shape[0]))
+        return merge, entry // self.num_states, entry % self.num_states
 
     @cached_property
     def _order(self) -> np.ndarray | None:

@@ -42,13 +42,13 @@ def padded_size(size: int, itemsize: int = 8) -> int:
     return -(-size // line) * line
 
 
-def sparse_tensor(place: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The sparse tensor with `values` [Z] at `place` [dimensions, Z], values at equal places summed; its indices are checked.
+def sparse_tensor(indices: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The sparse tensor with `values` [Z] at `indices` [dimensions, Z], values at equal indices summed; indices are checked.
 
     By the context manager, not by the argument for it: some versions of torch warn in spite of the argument.
     """
     with torch.sparse.check_sparse_tensor_invariants():
-        return torch.sparse_coo_tensor(place, values, shape).coalesce()
+        return torch.sparse_coo_tensor(indices, values, shape).coalesce()
 
 
 class BatchMatrix:
@@ -128,7 +128,7 @@ class SparseLU:
 
         Args:
             systems: [S, S] each, rows and columns already in `order`.
-            order: Which state stands at each place (`fill_reducing_order`), [S].
+            order: Which state stands at each position (`fill_reducing_order`), [S].
         """
         # Diagonally dominant, so the diagonal is always a safe pivot, and the order need not change for stability.
         self._factors = [_factorise(system, "NATURAL") for system in systems]

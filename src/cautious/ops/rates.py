@@ -56,7 +56,7 @@ def above_p_value(losses: Tensor, threshold: float) -> float:
     return min(1.0, hoeffding, bentkus)
 
 
-def upper_bound(losses: Tensor, delta: float) -> float:
+def mean_upper_bound(losses: Tensor, delta: float) -> float:
     """The smallest threshold that `above_p_value` rejects at `delta`: an upper confidence bound on the mean, by bisection."""
     low, high = float(losses.mean()), 1.0
     for _ in range(50):

@@ -120,7 +120,7 @@ def _weights_without_replacement(k: int, n: int, num_models: int) -> np.ndarray:
     """Rank weights by counting.
 
     The model of rank i is drawn with probability n/M, and then counts iff at most k - 1 of the i - 1 worse ones are
-    drawn too. Let L be the place of the k-th worst of the *other* n - 1 draws among the other M - 1 models:
+    drawn too. Let L be the rank of the k-th worst of the *other* n - 1 draws among the other M - 1 models:
 
         w_i = n/(kM) P[L >= i],   P[L = l] ∝ C(l-1, k-1) C(M-1-l, n-1-k),   l = k .. M-n+k
 
@@ -128,8 +128,8 @@ def _weights_without_replacement(k: int, n: int, num_models: int) -> np.ndarray:
     """
     if k == n:
         return np.full(num_models, 1 / num_models)
-    place = np.arange(k, num_models - n + k, dtype=np.float64)
-    ratio = place / (place - k + 1) * (num_models - n + k - place) / (num_models - 1 - place)  # P[L=l+1] / P[L=l]
+    rank = np.arange(k, num_models - n + k, dtype=np.float64)
+    ratio = rank / (rank - k + 1) * (num_models - n + k - rank) / (num_models - 1 - rank)  # P[L=l+1] / P[L=l]
     mode = int(np.argmax(np.concatenate([[0.0], np.cumsum(np.log(ratio))])))
     size = np.ones(len(ratio) + 1)  # P[L = l] in units of its largest
     size[mode + 1 :] = np.cumprod(ratio[mode:])

@@ -82,8 +82,8 @@ def files_of(folder: Path) -> Mapping[str, Path]:
     index = folder / "index.html"
     if not index.is_file():
         raise MissingFileError(f"{index}: the playground's page is not there; install the package again.")
-    found = {f"/{path.relative_to(folder).as_posix()}": path for path in folder.rglob("*") if path.suffix in KINDS}
-    return {"/": index, **found}
+    files = {f"/{path.relative_to(folder).as_posix()}": path for path in folder.rglob("*") if path.suffix in KINDS}
+    return {"/": index, **files}
 
 
 def own_hosts(port: int) -> set[str]:

@@ -7,13 +7,14 @@ distance between the two policies; disagreement is how far the models differ, wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from cautious.errors import MissingPackageError
 from cautious.ops.disagreement import model_spread
 from cautious.ops.risk import KofN
 from cautious.solvers.optimal import optimal_actions, optimal_policy, optimal_under_all
@@ -21,35 +22,111 @@ from cautious.solvers.rewards import BLOCK_BYTES, as_rewards, mean_reward, model
 from cautious.worlds.mdp import TabularMDP
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Decision:
-    """What to do in each of B states, and how far that is from what one would ordinarily do."""
+    """What to do in each of B states, and how far that is from what one would ordinarily do.
+
+    States that no model can judge (`reasons`) have NaN in place of what is not known there.
+    """
 
     action: Tensor
-    """The most likely action, [B]."""
+    """The most likely action, [B]; -1 where nothing is decided (`undecided`)."""
     probabilities: Tensor
     """The policy, [B, A]."""
     caution: Tensor
     """Total variation distance from the ordinary (risk-neutral) policy, [B]: 0 acts as usual, 1 entirely differently."""
     ordinary: Tensor
     """The ordinary policy, [B, A]; in an MDP, of several that are equally good, the one nearest to `probabilities`."""
-    _opinions: Callable[[], Tensor] = field(repr=False)
+    _opinions: Tensor | None = field(repr=False)
     disagreement: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))
     """How far the models differ in each state, [B] (`ops.disagreement.model_spread`), in units of familiar states: 95 % of
     familiar states that no model was trained on stay below 1. In units of the reward where the policy knows no familiar
     states (`CautiousPolicy.familiar` is None). In an MDP it is about this state's rewards, not about what follows."""
     gap: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))
     """How much more k-of-N value any policy could have in each state, at most, [B], in units of the reward: 0 where no model
-    objects to the ordinary policy. NaN in an MDP, where states belong together (`Solution.certificate`), and for a rule."""
+    prefers another action than the ordinary one. NaN in an MDP, where states belong together (`Solution.certificate`), and for
+    a rule."""
+
+    actions: tuple[str, ...] | None = None
+    """The actions' names, where the belief knows them."""
+    reasons: tuple[str, ...] = ()
+    """Why each state could not be judged, B texts, empty where it could; none at all where all could."""
+    index: Any = None
+    """The labels of the rows of a pandas frame, where that is what was asked about."""
 
     @property
     def departs(self) -> Tensor:
         """Where another action is taken than ordinarily, [B] (`departs`)."""
-        return departs(self.action, self.ordinary)
+        return departs(self.action.clamp(min=0), self.ordinary)
+
+    @property
+    def judged(self) -> Tensor:
+        """Which states the models could judge, [B]; the others have the fallback action, or none."""
+        if not self.reasons:
+            return torch.ones(self.action.shape[-1:], dtype=torch.bool)
+        return torch.tensor([not reason for reason in self.reasons])
+
+    @property
+    def undecided(self) -> Tensor:
+        """In which states nothing is decided, [B]: they could not be judged, and there is no fallback action."""
+        return self.action < 0
+
+    @property
+    def names(self) -> list[str | None]:
+        """The action in each state by its name (its number, where actions have no names); None where nothing is decided."""
+        return [self._name(action) for action in self.action.tolist()]
+
+    def _name(self, action: int) -> str | None:
+        return None if action < 0 else str(action) if self.actions is None else self.actions[action]
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """One list per column: the action (its name, where there are names), the ordinary one, and how sure that is.
+
+        Any package of frames takes it, such as ``polars.DataFrame(decision.to_dict())``.
+        """
+        named = self.actions is not None
+        usual = torch.where(self.judged, self.ordinary.nan_to_num().argmax(dim=-1), -1).tolist()
+        actions, ordinary = (
+            [self._name(action) if named else None if action < 0 else action for action in column]
+            for column in (self.action.tolist(), usual)
+        )
+        numbers = {name: getattr(self, name).tolist() for name in ("caution", "disagreement", "gap")}
+        reasons = {"reason": list(self.reasons)} if self.reasons else {}
+        return {"action": actions, "ordinary": ordinary, "departs": self.departs.tolist(), **numbers, **reasons}
+
+    def to_frame(self) -> Any:
+        """The decisions as a pandas frame, a row per state, with the labels of the frame that was asked about.
+
+        >>> decision = Decision(torch.tensor([1]), torch.eye(2)[1:], torch.ones(1), torch.eye(2)[:1], None)
+        >>> decision.to_dict()["action"], decision.to_dict()["ordinary"]
+        ([1], [0])
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise MissingPackageError(
+                "to_frame: pandas is not installed: pip install 'cautious[tables]'; or use to_dict()."
+            ) from None
+        return pandas.DataFrame(self.to_dict(), index=self.index)
+
+    def __repr__(self) -> str:
+        """In how many states which action is taken."""
+        count = self.action.shape[-1]
+        if self.action.dim() != 1:
+            return f"Decision({self.action.shape[0]} levels, {count} states)"
+        taken = [
+            f"{'action ' if self.actions is None else ''}{self._name(action)} in {number}"
+            for action, number in enumerate(self.action[self.action >= 0].bincount().tolist())
+            if number
+        ]
+        parts = [", ".join(taken[:6]) + (", ..." if len(taken) > 6 else ""), f"{int(self.departs.sum())} depart"]
+        parts += [f"{int((~self.judged).sum())} not judged"] if self.reasons else []
+        return f"Decision({count} {'state' if count == 1 else 'states'}: {'; '.join(part for part in parts if part)})"
 
     def opinions(self) -> Tensor:
         """What each model says each action pays, [M, B, A]; kept, not copied."""
-        return self._opinions()
+        assert self._opinions is not None, "`cautious solve` does not keep them: they may be larger than memory"
+        return self._opinions
 
 
 def greedy(reward: Tensor) -> Tensor:
@@ -69,7 +146,7 @@ def with_baseline(
 ) -> tuple[Tensor, Tensor]:
     """What levels do, and what one would ordinarily do: [L, S, A] as solved -> twice [L, S, A].
 
-    The ordinary policy replaces what was solved where it is known to be the best: where no model objects to it, and for level
+    The ordinary policy replaces what was solved where it is known to be the best: where no model prefers another, and for level
     n-of-n, the mean of all models drawn. A solver comes close to it in finitely many iterations, and the rest would show as
     caution.
     """
@@ -110,12 +187,13 @@ def has_disagreement(rewards: Any, ordinary: Tensor) -> Tensor:
 
     In the others every model's return, and so every k-of-N value, is highest under the ordinary policy: no game is needed.
     """
-    # All models in blocks; a model objects where an action that the ordinary policy takes is not its best.
-    objections = torch.zeros(len(ordinary), dtype=torch.bool)
-    for _, block in model_blocks(as_rewards(rewards)):
+    # All models in blocks; a model prefers another action where one that the ordinary policy takes is not its best.
+    prefers_another = torch.zeros(len(ordinary), dtype=torch.bool)
+    is_small = isinstance(rewards, Tensor) and 8 * rewards.numel() <= BLOCK_BYTES
+    for _, block in [(None, rewards)] if is_small else model_blocks(as_rewards(rewards)):
         taken_and_worse = (block < block.amax(dim=-1, keepdim=True)) & (ordinary > 0).to(block.device)
-        objections |= taken_and_worse.any(dim=0).any(dim=-1).cpu()
-    return objections
+        prefers_another |= taken_and_worse.any(dim=0).any(dim=-1).cpu()
+    return prefers_another
 
 
 def total_variation(policy: Tensor, ordinary: Tensor) -> Tensor:
@@ -135,7 +213,7 @@ def departs(action: Tensor, ordinary: Tensor) -> Tensor:
 def make_decision(
     cautious: Tensor,
     ordinary: Tensor,
-    opinions: Callable[[], Tensor],
+    opinions: Tensor | None,
     disagreement: Tensor,
     gap: Tensor | None = None,
 ) -> Decision:
@@ -146,8 +224,42 @@ def make_decision(
     return Decision(action, cautious, caution, ordinary, opinions, disagreement, unknown if gap is None else gap)
 
 
+def with_unjudged(decision: Decision, reasons: Sequence[str], fallback: int | None) -> Decision:
+    """A decision about G states as one about all B, of which the others could not be judged.
+
+    Args:
+        decision: About the states with an empty reason, in their order; of one level, or of several.
+        reasons: One per state.
+        fallback: The action in states that could not be judged; None leaves them undecided (action -1).
+    """
+    judged = torch.tensor([not reason for reason in reasons])
+    num_actions = decision.probabilities.shape[-1]
+
+    def spread_out(values: Tensor, dim: int, missing: float) -> Tensor:
+        shape = list(values.shape)
+        shape[dim] = len(judged)
+        return torch.full(shape, missing, dtype=values.dtype).index_copy_(dim, judged.nonzero().flatten(), values.cpu())
+
+    probabilities = spread_out(decision.probabilities, -2, torch.nan)
+    if fallback is not None:
+        probabilities[..., ~judged, :] = torch.eye(num_actions, dtype=probabilities.dtype)[fallback]
+    return replace(
+        decision,
+        action=spread_out(decision.action, -1, -1 if fallback is None else fallback),
+        probabilities=probabilities,
+        caution=spread_out(decision.caution, -1, torch.nan),
+        ordinary=spread_out(decision.ordinary, -2, torch.nan),
+        _opinions=None if decision._opinions is None else spread_out(decision._opinions, -2, torch.nan),
+        disagreement=spread_out(decision.disagreement, -1, torch.nan),
+        gap=spread_out(decision.gap, -1, torch.nan),
+        reasons=tuple(reasons),
+    )
+
+
 def spread_of(rewards: Any) -> Tensor:
     """How far models differ in each state (`model_spread`), [M, S, A] -> [S]; in blocks, so that large arrays fit."""
+    if isinstance(rewards, Tensor) and not rewards.shape[1]:
+        return torch.zeros(0, dtype=torch.float64)
     if isinstance(rewards, Tensor):
         size = max(1, BLOCK_BYTES // (8 * max(1, len(rewards) * rewards.shape[-1])))  # states in float64 at a time
         return torch.cat([model_spread(block) for block in rewards.split(size, dim=1)]).cpu()

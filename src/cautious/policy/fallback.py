@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cautious.beliefs.datasets.observations import as_batch
-from cautious.beliefs.datasets.schema import KEPT_AS, TableSchema
+from cautious.beliefs.datasets.schema import action_names
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.ops.risk import KofN
 from cautious.policy.decision import Decision, make_decision
 from cautious.policy.files import load_policy, save_policy
-from cautious.policy.policy import Belief, CautiousPolicy
-from cautious.validation import as_folder, as_number, as_path, parse_count, parse_flag
+from cautious.policy.policy import Belief, CautiousPolicy, check_action, parse_action
+from cautious.validation import as_folder, as_number, as_path, parse_flag
 
 ENTRY = "fallback"
 """The entry of policy.json that holds the rule."""
@@ -47,34 +46,43 @@ class FallbackRule:
             policy: What to do elsewhere: a `CautiousPolicy`; or a belief, as it takes one, for the ordinary policy.
             action: The safe action: its number, or its name where the belief was trained on a table.
             threshold: States with more disagreement than this are referred. If not given, 1: what 95 % of familiar states stay
-                below. It is in units of the reward where the policy knows no familiar states, and must be given then.
+                below. It is in units of the reward where the policy has no familiar states, and must be given then.
         """
         self.policy = policy if isinstance(policy, CautiousPolicy) else CautiousPolicy(policy, ORDINARY)
         self.action = parse_action(action, action_names(self.policy.belief))
         check_action(self.action, getattr(self.policy.belief, "num_actions", None))
         if threshold is None and self.policy.familiar is None:
             raise InvalidInputError(
-                "threshold: none is given, and the policy knows no familiar states that would set one. Pass "
+                "threshold: none is given, and the policy has no familiar states to derive one from. Pass "
                 "CautiousPolicy(belief, level, familiar_states=...), or a threshold in units of the reward."
             )
         self.threshold = 1.0 if threshold is None else as_number(threshold)
         if not self.threshold >= 0:
             raise InvalidInputError(f"threshold={threshold!r} must be a number, zero or larger.")
 
+    def __repr__(self) -> str:
+        """The safe action, and when it is taken."""
+        names = action_names(self.policy.belief)
+        action = f"action {self.action}" if names is None else names[self.action]
+        return f"FallbackRule({action} where disagreement > {self.threshold:.4g}, else {self.policy!r})"
+
     def decide(self, states: Any) -> Decision:
-        """What to do in each state, as `CautiousPolicy.decide` says it; `Decision.caution` counts referrals too."""
-        return with_fallback(self.policy.decide(states), self.action, self.threshold)
+        """What to do in each state, as `CautiousPolicy.decide` says it; `Decision.caution` counts referrals too.
+
+        States that no model can judge get the safe action.
+        """
+        return with_fallback(self.policy.decide(states, allow_undecided=True), self.action, self.threshold)
 
     def refers(self, decision: Decision) -> Tensor:
-        """In which states of a decision the models differ too much, [B]."""
-        return decision.disagreement > self.threshold
+        """In which states of a decision the models differ too much, or cannot judge, [B]."""
+        return (decision.disagreement > self.threshold) | ~decision.judged
 
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
     ) -> tuple[Any, Any]:
         """The action for one observation or a batch of them, as `CautiousPolicy.predict` gives it."""
         most_likely = parse_flag(deterministic, "deterministic")
-        single, states = as_batch(observation, getattr(self.policy.belief, "state_shape", None))
+        single, states = self.policy.as_batch(observation)
         decision = self.decide(states)
         actions = decision.action.numpy() if most_likely else self.policy.sample_actions(decision.probabilities.numpy())
         return (actions[0] if single else actions), state
@@ -104,7 +112,7 @@ class FallbackRule:
 
 
 def with_fallback(decision: Decision, action: int, threshold: float) -> Decision:
-    """The same decision, but `action` for sure where the models differ by more than `threshold`.
+    """The same decision, but `action` for sure where the models differ by more than `threshold`, or cannot judge.
 
         π'(a|s) = 1[a = action]  where disagreement(s) > threshold,  else π(a|s)
 
@@ -116,31 +124,8 @@ def with_fallback(decision: Decision, action: int, threshold: float) -> Decision
     num_actions = decision.probabilities.shape[-1]
     check_action(action, num_actions)
     safe = torch.nn.functional.one_hot(torch.tensor(action), num_actions).double()
-    refers = (decision.disagreement > threshold).unsqueeze(-1)
+    refers = ((decision.disagreement > threshold) | ~decision.judged).unsqueeze(-1)
     policy = torch.where(refers, safe, decision.probabilities)
     # Without a gap: the rule is not the solution of a k-of-N problem.
-    return make_decision(policy, decision.ordinary, decision.opinions, decision.disagreement)
-
-
-def action_names(belief: Any) -> tuple[str, ...] | None:
-    """The actions' names, where a belief was trained on a table."""
-    return TableSchema.of(belief).actions if KEPT_AS in getattr(belief, "settings", {}) else None
-
-
-def parse_action(action: int | str, names: Sequence[str] | None) -> int:
-    """The number of an action that is given by its number or, where there are names, by its name."""
-    if not isinstance(action, str):
-        return parse_count(action, "action", 0)
-    if names is None:
-        raise InvalidInputError(
-            f"action={action!r} is a name, but the belief has no names for its actions; give a number, counted from 0."
-        )
-    if action not in names:
-        raise InvalidInputError(f"action={action!r} is not known; choose one of {', '.join(map(repr, names))}.")
-    return list(names).index(action)
-
-
-def check_action(action: int, num_actions: int | None) -> None:
-    """Raise unless there is an action of this number, if it is known how many there are."""
-    if num_actions is not None and action >= num_actions:
-        raise InvalidInputError(f"action={action}: there are {num_actions} actions, counted from 0.")
+    ruled = make_decision(policy, decision.ordinary, decision._opinions, decision.disagreement)
+    return replace(ruled, actions=decision.actions, reasons=decision.reasons, index=decision.index)

@@ -13,12 +13,13 @@ from cautious.beliefs.table_belief import TableBelief
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.io.arrays import (
     FORMAT,
+    check_json,
     checksum_of,
     fingerprint_of,
-    listed,
     load_json,
     load_tensors,
     pick,
+    recorded_checksum,
     save_json,
     save_tensors,
 )
@@ -58,7 +59,9 @@ def _stamp(belief: RewardEnsemble) -> str:
     """A digest of everything that is written of an ensemble."""
     prior = () if belief.prior is None else belief.prior.tensors().values()
     weights = fingerprint_of(belief.parameters, belief.losses, *prior)
-    return checksum_of([belief.network.name, belief.network.describe(), belief.settings, weights, belief.findings()])
+    return checksum_of(
+        [belief.network.name, belief.network.describe(), belief.settings, weights, belief.held_out_results()]
+    )
 
 
 def load_policy(folder: Path, network: Any) -> tuple[dict[str, Any], RewardEnsemble | Tensor, TabularMDP | None]:
@@ -71,12 +74,12 @@ def load_policy(folder: Path, network: Any) -> tuple[dict[str, Any], RewardEnsem
     belief: RewardEnsemble | Tensor
     if kind == "ensemble":
         name = name_in(description, ENSEMBLE)
-        load_json(folder / name, listed(description, name))
+        check_json(folder / name, recorded_checksum(description, name))
         belief = RewardEnsemble.load((folder / name).parent, network)
     else:
         name = name_in(description, TABLE)
-        tensors = load_tensors(folder / name, listed(description, name))
+        tensors = load_tensors(folder / name, recorded_checksum(description, name))
         belief = pick(tensors, "rewards", folder / name)
     world = name_in(description, WORLD)
-    mdp = load_mdp(folder / world, listed(description, world)) if description.get("mdp") else None
+    mdp = load_mdp(folder / world, recorded_checksum(description, world)) if description.get("mdp") else None
     return description, belief, mdp

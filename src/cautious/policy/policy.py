@@ -14,6 +14,7 @@ In an MDP states belong together: the whole policy is solved once (`solve_mdp`),
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,12 +22,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cautious.beliefs.datasets.frames import index_of, is_named
 from cautious.beliefs.datasets.observations import as_batch
+from cautious.beliefs.datasets.schema import action_names
+from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.familiar_spread import FEWEST, FamiliarSpread, in_units_of
 from cautious.beliefs.table_belief import TableBelief, state_numbers
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.ops.risk import KofN, parse_levels
 from cautious.parallel import single_threaded
+from cautious.policy.bad_rows import StateRows, farthest, overflowing, read_states, refuse
+from cautious.policy.blocks import ROWS_PER_BLOCK, BlockExecutor, SolvedStates, solve_in_blocks, with_values
 from cautious.policy.decision import (
     Decision,
     has_disagreement,
@@ -35,6 +41,7 @@ from cautious.policy.decision import (
     spread_of,
     total_variation,
     with_baseline,
+    with_unjudged,
 )
 from cautious.policy.files import load_policy, save_policy
 from cautious.progress import Progress
@@ -52,7 +59,10 @@ from cautious.validation import (
     parse_count,
     parse_flag,
 )
-from cautious.worlds.mdp import TabularMDP
+from cautious.worlds.mdp import TabularMDP, parse_mdp
+
+BAD_ROWS_ACTION = "bad_rows_action"
+"""The entry of policy.json that holds `CautiousPolicy.fallback`."""
 
 
 class Belief(Protocol):
@@ -66,8 +76,10 @@ class Belief(Protocol):
 class CautiousPolicy:
     """Acts as usual where the models of a belief agree, and carefully where they do not.
 
-    Each state is a problem of its own (the single-state regime), so that a decision does not depend on what else is asked.
-    With `mdp`, actions move the world: the whole policy is solved once, and a state is its number.
+    Each state is a problem of its own (the single-state regime), so that a decision does not depend on what else is asked: it
+    decides one step at a time, by what each action pays now, not by where it leads. That is right where actions do not move the
+    world (a contextual bandit, a table of cases). Where they do, pass `mdp`: the whole policy is solved once, and a state is
+    its number. Where the dynamics are no table, `cautious.KofNPPO` learns from a simulator.
 
     >>> import torch
     >>> gamble_or_help = torch.tensor([[[1.0, 0.25]], [[0.0, 0.25]]])  # two models, one state, two actions
@@ -88,6 +100,7 @@ class CautiousPolicy:
         seed: int = 0,
         familiar_states: Any = None,
         tolerance: float = STATE_GAME_TOLERANCE,
+        fallback: int | str | None = None,
     ) -> None:
         """Wrap a belief.
 
@@ -106,12 +119,15 @@ class CautiousPolicy:
             tolerance: A state's game ends when no policy can be better by more than this share of the range of the rewards
                 there, or after `num_iterations`; `Decision.gap` says how much it could be. In an MDP and with queue sampling
                 it has no effect.
+            fallback: The action, by number or name, for states that no model can judge: empty cells, NaN, texts where numbers
+                were, numbers so large that predictions overflow. Without it `decide` raises an error that names all of them.
+                (`FallbackRule` takes its safe action in them, too.)
         """
         if isinstance(belief, (str, Path)):
             raise InvalidInputError(f"belief={str(belief)!r} is a name; pass what RewardEnsemble.load returns for it.")
         self.belief: Any = belief if callable(getattr(belief, "rewards", None)) else TableBelief(belief)
         self.level = KofN.parse(level)
-        self.mdp = mdp
+        self.mdp = None if mdp is None else parse_mdp(mdp)
         self._num_iterations = None if num_iterations is None else parse_count(num_iterations, "num_iterations")
         if not 0 <= as_number(tolerance) < 1:
             raise InvalidInputError(
@@ -124,6 +140,8 @@ class CautiousPolicy:
         num_models = getattr(self.belief, "num_models", None)
         if num_models is not None:
             self.level.check_num_models(num_models)
+        self.fallback = None if fallback is None else parse_action(fallback, action_names(self.belief), "fallback")
+        check_action(self.fallback, getattr(self.belief, "num_actions", None), "fallback")
         self._mdp_policies = None if mdp is None else self._solve_mdp(mdp, [self.level], None)
         self._own_familiar = None if familiar_states is None else self._familiar_spread(familiar_states)
 
@@ -136,36 +154,83 @@ class CautiousPolicy:
         )  # a user's own belief may use the name for something else
 
     def _familiar_spread(self, states: Any) -> FamiliarSpread:
-        spread = FamiliarSpread.of(spread_of(self._rewards(states)))
+        spread = FamiliarSpread.of(spread_of(self.checked_rewards(states)))
         if spread is None:
             raise InvalidInputError(
                 f"familiar_states: fewer than {FEWEST} states cannot set a unit; give {FEWEST} at least, better 20 or more."
             )
         return spread
 
-    def decide(self, states: Any) -> Decision:
+    def __repr__(self) -> str:
+        """The level, and the belief's sizes."""
+        sizes = [(getattr(self.belief, f"num_{what}", None), what) for what in ("models", "actions")]
+        parts = [str(self.level), *(f"{count:,} {what}" for count, what in sizes if count is not None)]
+        names = action_names(self.belief)
+        if self.fallback is not None:
+            parts.append(f"fallback {self.fallback if names is None else names[self.fallback]}")
+        if self.mdp is not None:
+            parts.append(f"in a world of {self.mdp.num_states:,} states")
+        return f"CautiousPolicy({', '.join(parts)})"
+
+    def decide(self, states: Any, *, allow_undecided: bool = False) -> Decision:
         """What to do in each state.
 
         Args:
-            states: One row per state, as the belief takes them; with an array as belief, or an MDP, their numbers [B].
+            states: One row per state, as the belief takes them; with an array as belief, or an MDP, their numbers [B]. For a
+                belief that was trained on a table: a frame (pandas, polars) or a dictionary of columns, in any order; a
+                frame's index is kept. A plain array is taken by position.
+            allow_undecided: Where there is no `fallback`: True marks states that no model can judge (`Decision.reasons`),
+                with action -1, and decides about the others.
         """
+        undecided = parse_flag(allow_undecided, "allow_undecided")
         if self._mdp_policies is not None:
             numbers = state_numbers(states, self._mdp_policies[1].shape[1])
             cautious, ordinary = (policies[0, numbers] for policies in self._mdp_policies)
-            rewards, gap = self.belief.rewards(numbers), None
+            rewards, gap, rows = self.belief.rewards(numbers), None, None
         else:
-            rewards = self._rewards(states)  # on all threads, if a user's own belief uses them
+            # On all threads, if a user's own belief uses them.
+            rewards, rows = self._judge(states, tolerant=undecided or self.fallback is not None)
             policies, ordinary, gaps = self.solve_states(rewards, [self.level])
             cautious, gap = policies[0], gaps[0]
         disagreement = in_units_of(self.familiar, spread_of(rewards))
-        return make_decision(cautious, ordinary, lambda: rewards, disagreement, gap)
+        decision = make_decision(cautious, ordinary, rewards, disagreement, gap)
+        decision = replace(decision, actions=action_names(self.belief), index=index_of(states))
+        return with_unjudged(decision, rows.reasons(), self.fallback) if rows is not None and rows.bad else decision
 
-    def _rewards(self, states: Any) -> Tensor:
+    def checked_rewards(self, states: Any) -> Tensor:
         """What each model says each action pays, [M, B, A], checked."""
-        rewards = as_float_tensor(self.belief.rewards(states), "belief")
-        check_shape(rewards, "M S A", "belief")
-        check_size(rewards, "belief")
-        return rewards
+        return self._judge(states, tolerant=False)[0]
+
+    def _judge(self, states: Any, *, tolerant: bool) -> tuple[Tensor, StateRows | None]:
+        """What each model says each action pays in the states that can be judged, [M, G, A], and which they are.
+
+        With `tolerant` the others are left out; otherwise an error names them.
+        """
+        if not isinstance(self.belief, RewardEnsemble):  # whatever a user's own belief makes of its states
+            rewards = as_float_tensor(self.belief.rewards(states), "belief")
+            check_shape(rewards, "M S A", "belief")
+            check_size(rewards, "belief")
+            return rewards, None
+        rows = None
+        if tolerant or (is_named(states) and self.belief.columns is not None):
+            rows = read_states(self.belief, states)
+            if not tolerant:
+                refuse(rows)
+            states = rows.states
+        rewards = self.belief.rewards(states) if rows is None or len(rows.states) else self._no_rewards()
+        too_large = overflowing(rewards)
+        if bool(too_large.any()):
+            rows = rows or read_states(self.belief, states)
+            rows = rows.without(too_large, *farthest(self.belief, rows.states))
+            if not tolerant:
+                refuse(rows)
+            rewards = rewards[:, ~too_large]
+        return rewards, rows
+
+    def _no_rewards(self) -> Tensor:
+        """What the models say about no state at all."""
+        parameters = self.belief.parameters
+        return torch.empty(self.belief.num_models, 0, self.belief.num_actions, device=parameters.device)
 
     @single_threaded
     def solve_states(
@@ -178,20 +243,25 @@ class CautiousPolicy:
         """
         for level in levels:
             level.check_num_models(len(rewards))
+        if not rewards.shape[1]:  # no state that can be judged
+            nothing = torch.zeros(0, rewards.shape[2], dtype=torch.float64)
+            return nothing.expand(len(levels), -1, -1), nothing, torch.zeros(len(levels), 0, dtype=torch.float64)
         # Begin with the ordinary policy everywhere, then replace it where a game is played.
         ordinary = ordinary_policy(rewards)
         policies, gaps = ordinary.repeat(len(levels), 1, 1), torch.zeros(len(levels), len(ordinary)).double()
         states = has_disagreement(rewards, ordinary).nonzero().flatten()
         cautious = [number for number, level in enumerate(levels) if level.k < level.n]
         if cautious and len(states):
-            games = self._play(rewards[:, states.to(rewards.device)], [levels[number] for number in cautious], progress)
+            games = self._solve_games(
+                rewards[:, states.to(rewards.device)], [levels[number] for number in cautious], progress
+            )
             for number, policy, gap in zip(cautious, *games, strict=True):
                 policies[number, states], gaps[number, states] = policy, gap
         elif progress is not None:
             progress(1, 1)
         return policies, ordinary, gaps
 
-    def _play(self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
+    def _solve_games(self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
         """The best policies of the games of some states [M, b, A]: [L, b, A], and their gaps [L, b]."""
         # The compiled games have exact weights and run on the CPU; queues and GPUs take the general solver.
         if self._sampling is Sampling.EXACT and rewards.device.type == "cpu":
@@ -216,7 +286,10 @@ class CautiousPolicy:
     def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
         """Policies of levels in all states of an MDP, and the ordinary one beside each, twice [L, S, A]."""
         if not isinstance(self.belief, TableBelief):
-            raise InvalidInputError("belief: with an MDP it must be an array [M, S, A] over the MDP's states.")
+            raise InvalidInputError(
+                "belief: with an MDP it must be an array [M, S, A] over the MDP's states; ask the belief there, as in "
+                "CautiousPolicy(belief.rewards(features), level, mdp=mdp) with the features of each state."
+            )
         solution = solve_mdp(
             mdp,
             self.belief.table,
@@ -237,6 +310,8 @@ class CautiousPolicy:
     ) -> tuple[Any, Any]:
         """The action for one observation or a batch of them, as Stable-Baselines3's models offer it.
 
+        Without `mdp` each action is chosen for this step alone, whatever follows from it.
+
         Args:
             observation: One state, or a batch with one row each.
             state: Not used: the policy has no memory. It is returned as it is.
@@ -247,10 +322,15 @@ class CautiousPolicy:
             The action (or an array of them), and `state`.
         """
         most_likely = parse_flag(deterministic, "deterministic")
-        single, states = as_batch(observation, getattr(self.belief, "state_shape", None))
+        single, states = self.as_batch(observation)
         decision = self.decide(states)
         actions = decision.action.numpy() if most_likely else self.sample_actions(decision.probabilities.numpy())
         return (actions[0] if single else actions), state
+
+    def as_batch(self, observation: Any) -> tuple[bool, Any]:
+        """Whether it is one state, and a batch of states in any case (`beliefs.datasets.observations`)."""
+        shape = getattr(self.belief, "observation_shape", getattr(self.belief, "state_shape", None))
+        return as_batch(observation, shape, by_name=getattr(self.belief, "columns", None) is not None)
 
     def sample_actions(self, probabilities: np.ndarray) -> np.ndarray:
         """One action per row, drawn from the policy [B, A]: [B]."""
@@ -274,8 +354,25 @@ class CautiousPolicy:
             numbers = state_numbers(states, self.mdp.num_states)
             policies, ordinary = policies[:, numbers], ordinary[:, numbers]
         else:
-            policies, ordinary, _ = self.solve_states(self._rewards(states), levels, progress)
+            policies, ordinary, *_ = self.solve_rows(states, levels, progress)
         return policies, ordinary.expand_as(policies)
+
+    def solve_rows(
+        self,
+        states: Any,
+        levels: Sequence[KofN],
+        progress: Progress | None = None,
+        executor: BlockExecutor | None = None,
+    ) -> SolvedStates:
+        """What levels do in these states; many states a block at a time, so that memory does not grow with M S A.
+
+        `executor` is what gives out the blocks (`experiments.executors`), if not this process.
+        """
+        is_rows = isinstance(self.belief, RewardEnsemble) and isinstance(states, (Tensor, np.ndarray))
+        if is_rows and (executor is not None or len(states) > ROWS_PER_BLOCK) and states.ndim > 1:
+            return solve_in_blocks(self, states, levels, progress, executor)
+        rewards = self.checked_rewards(states)
+        return with_values(rewards, levels, *self.solve_states(rewards, levels, progress))
 
     def save(self, folder: Path | str) -> None:
         """Write the policy with its belief (safetensors, JSON)."""
@@ -302,6 +399,7 @@ class CautiousPolicy:
             "sampling": str(self._sampling),
             "seed": self._seed,
             "tolerance": self._tolerance,
+            **({} if self.fallback is None else {BAD_ROWS_ACTION: self.fallback}),
             **familiar,
         }
 
@@ -310,7 +408,27 @@ class CautiousPolicy:
         """The policy with the settings that `describe` returned; raises `InvalidInputError` for others."""
         options = {name: description.get(name) for name in ("num_iterations", "sampling", "seed")}
         options["tolerance"] = description.get("tolerance", STATE_GAME_TOLERANCE)
+        options["fallback"] = description.get(BAD_ROWS_ACTION)
         policy = cls(belief, description.get("level"), mdp=mdp, **options)  # type: ignore[arg-type]
         # The file has the spreads of the familiar states, not the states themselves.
         policy._own_familiar = FamiliarSpread.read(description.get("familiar"))
         return policy
+
+
+def parse_action(action: int | str, names: Sequence[str] | None, what: str = "action") -> int:
+    """The number of an action that is given by its number or, where there are names, by its name."""
+    if not isinstance(action, str):
+        return parse_count(action, what, 0)
+    if names is None:
+        raise InvalidInputError(
+            f"{what}={action!r} is a name, but the belief has no names for its actions; give a number, counted from 0."
+        )
+    if action not in names:
+        raise InvalidInputError(f"{what}={action!r} is not known; choose one of {', '.join(map(repr, names))}.")
+    return list(names).index(action)
+
+
+def check_action(action: int | None, num_actions: int | None, what: str = "action") -> None:
+    """Raise unless there is an action of this number, if it is known how many there are."""
+    if action is not None and num_actions is not None and action >= num_actions:
+        raise InvalidInputError(f"{what}={action}: there are {num_actions} actions, counted from 0.")

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import torch
 from matplotlib.figure import Figure
 
-from cautious.experiments.driving.experiment import stage_name
+from cautious.experiments.driving.driving_experiment import stage_name
 from cautious.experiments.store import Store
-from cautious.report.claims.base import NotRunError, differences, trained_on
 from cautious.report.claims.data_extent import interval_of_mean, rise_by_draw
+from cautious.report.claims.rules import NotRunError, differences, trained_on
 from cautious.report.images.image_run import HELP, INDEX, ImageRun
 from cautious.report.paper import paper_table
 from cautious.report.plotting import COLOURS, grid
@@ -19,7 +19,7 @@ from cautious.report.tables import ABSENT, Table
 from cautious.types import Regime
 
 CORRECT = "correct_probability"
-Place = tuple[str, str, bool | None]
+StageKey = tuple[str, str, bool | None]
 """Ensemble, set of images, and whether help is available (None where the task has no such bit)."""
 Show = Callable[[Store], str]
 
@@ -61,19 +61,19 @@ def _cell(runs: Mapping[str, Store], row: Headline) -> str:
         return ABSENT
 
 
-def _by_level(store: Store, place: Place, regime: Regime, name: str) -> list[float]:
+def _by_level(store: Store, stage: StageKey, regime: Regime, name: str) -> list[float]:
     """One quantity of each level, then of optim."""
-    measured = ImageRun(store).measured(*place)
+    measured = ImageRun(store).measured(*stage)
     if measured is None:
         raise MissingStageError
     return [*measured.means(regime, name).tolist(), measured.optim(name)]
 
 
-def _ends(place: Place, name: str) -> Show:
+def _ends(stage: StageKey, name: str) -> Show:
     """The first level and the last, single-image; in percent unless it is an index."""
 
     def show(store: Store) -> str:
-        values = _by_level(store, place, Regime.SINGLE_STATE, name)
+        values = _by_level(store, stage, Regime.SINGLE_STATE, name)
         if name == INDEX:
             return f"{values[0]:.2f} ... {values[-2]:.2f}"
         return f"{100 * values[0]:.1f} ... {100 * values[-2]:.1f} %"
@@ -81,22 +81,22 @@ def _ends(place: Place, name: str) -> Show:
     return show
 
 
-def _first(*places: Place, regimes: Sequence[Regime] = (Regime.SINGLE_STATE,)) -> Show:
-    """Help of the first level in percent, by place and regime."""
+def _first(*stages: StageKey, regimes: Sequence[Regime] = (Regime.SINGLE_STATE,)) -> Show:
+    """Help of the first level in percent, by stage and regime."""
 
     def show(store: Store) -> str:
-        found = [100 * _by_level(store, place, regime, HELP)[0] for place in places for regime in regimes]
-        return f"{' / '.join(f'{value:.1f}' for value in found)} %"
+        percentages = [100 * _by_level(store, stage, regime, HELP)[0] for stage in stages for regime in regimes]
+        return f"{' / '.join(f'{value:.1f}' for value in percentages)} %"
 
     return show
 
 
-def _optim(place: Place) -> Show:
-    return lambda store: f"{100 * _by_level(store, place, Regime.SINGLE_STATE, HELP)[-1]:.1f} %"
+def _optim(stage: StageKey) -> Show:
+    return lambda store: f"{100 * _by_level(store, stage, Regime.SINGLE_STATE, HELP)[-1]:.1f} %"
 
 
-def _against_optim(place: Place) -> Show:
-    return lambda store: f"{_first(place)(store)} against {_optim(place)(store)}"
+def _against_optim(stage: StageKey) -> Show:
+    return lambda store: f"{_first(stage)(store)} against {_optim(stage)(store)}"
 
 
 def _cells_within(tables: Sequence[str], points: float) -> Show:

@@ -62,12 +62,12 @@ def paper_table(name: str) -> PaperTable:
     >>> paper_table("last_action_0.25").cell("single-image", "help", "1-of-20")
     Printed(mean=2.83, spread=0.01)
     """
-    found = look_up(_numbers()["tables"], name, "table")
+    entry = look_up(_numbers()["tables"], name, "table")
     cells = {
         group: {quantity: {column: Printed(*cell) for column, cell in row.items()} for quantity, row in rows.items()}
-        for group, rows in found["groups"].items()
+        for group, rows in entry["groups"].items()
     }
-    return PaperTable(name, found["title"], cells, tuple(found["misprinted"]))
+    return PaperTable(name, entry["title"], cells, tuple(entry["misprinted"]))
 
 
 def paper_training() -> dict[str, PaperTraining]:

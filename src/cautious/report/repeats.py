@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cautious.io.arrays import FORMAT, save_json
-from cautious.report.claims.base import ClaimResult
+from cautious.report.claims.rules import ClaimResult
 
 FILE = "repeats.json"
 
@@ -57,11 +57,11 @@ def tallied(ledgers: Mapping[int, Sequence[ClaimResult]]) -> list[Tally]:
     Args:
         ledgers: Seed -> the verdicts of its run.
     """
-    found: dict[str, dict[int, ClaimResult]] = {}
+    by_claim: dict[str, dict[int, ClaimResult]] = {}
     for seed, verdicts in ledgers.items():
         for verdict in verdicts:
-            found.setdefault(verdict.claim, {})[seed] = verdict
-    return [Tally(claim, next(iter(own.values())).says, own) for claim, own in found.items()]
+            by_claim.setdefault(verdict.claim, {})[seed] = verdict
+    return [Tally(claim, next(iter(by_seed.values())).says, by_seed) for claim, by_seed in by_claim.items()]
 
 
 def write_tallies(folder: Path, experiment: str, tallies: Sequence[Tally]) -> Path:

@@ -10,16 +10,17 @@ from cautious.errors import InvalidInputError
 from cautious.experiments.images.settings import Setting
 from cautious.experiments.store import Store
 from cautious.report.claims.ask_for_help import ASK_FOR_HELP
-from cautious.report.claims.base import Claim, ClaimResult, image_cost, levels_off, sampled_values
 from cautious.report.claims.data_extent import DATA_EXTENT, draws_claims
 from cautious.report.claims.driving import driving_ledger
 from cautious.report.claims.help_if_available import HELP_IF_AVAILABLE
 from cautious.report.claims.non_obvious import NON_OBVIOUS
+from cautious.report.claims.rules import Claim, ClaimResult, image_cost, levels_off, sampled_values
 from cautious.report.driving.driving_report import driving_figures, driving_tables
 from cautious.report.images.image_figures import image_figures
 from cautious.report.images.image_run import ImageRun
 from cautious.report.images.image_tables import image_tables
 from cautious.report.plotting import FigureEntry
+from cautious.report.stories import driving_story, image_story
 from cautious.report.tables import Table
 
 
@@ -35,6 +36,8 @@ class ReportSpec:
     """Of a run, and of another run that it is compared with, if there is one."""
     trained: Callable[[Store], str]
     """How many models, trained how, on what."""
+    story: Callable[[Store], list[str]]
+    """What happened, in words."""
 
 
 IMAGE_CLAIMS: dict[str, tuple[Claim, ...]] = {
@@ -46,16 +49,16 @@ IMAGE_CLAIMS: dict[str, tuple[Claim, ...]] = {
 """Task -> its rows of the ledger."""
 
 
-def image_ledger(store: Store, beside: Store | None = None) -> list[ClaimResult]:
+def image_ledger(store: Store, comparison: Store | None = None) -> list[ClaimResult]:
     """The claims of the run's task, then CV1 and CO1, which are about all of them.
 
     Args:
         store: The run.
-        beside: For draws of 1 % of the digits, the run of data-extent itself, with which they are compared.
+        comparison: For draws of 1 % of the digits, the run of data-extent itself, with which they are compared.
     """
     run = ImageRun(store)
     if run.setting is Setting.DRAWS:
-        claims = draws_claims(run, None if beside is None else ImageRun(beside))
+        claims = draws_claims(run, None if comparison is None else ImageRun(comparison))
         return [*claims, levels_off(sampled_values(run))]
     judged = [claim.judge(run, images) for claim in IMAGE_CLAIMS[run.task.name] for images in claim.sets]
     return [*judged, levels_off(sampled_values(run)), image_cost(run)]
@@ -94,10 +97,10 @@ def _training(training: Mapping[str, Any]) -> str:
 
 
 def _images(title: str, intro: str) -> ReportSpec:
-    return ReportSpec(title, intro, image_tables, image_figures, image_ledger, _image_training)
+    return ReportSpec(title, intro, image_tables, image_figures, image_ledger, _image_training, image_story)
 
 
-KNOW = (
+NOVELTY_SENTENCE = (
     " Reward models were trained on digits alone; then they meet clothing and letters, which no model has seen. A k-of-n "
     "policy maximises the mean of the k worst of n sampled models."
 )
@@ -110,23 +113,25 @@ REPORTS = {
         driving_figures,
         driving_ledger,
         _driving_training,
+        driving_story,
     ),
     "ask-for-help": _images(
         "Ask for help: learning to be cautious",
-        "A right label pays 1, a wrong one nothing, asking for help a little, always." + KNOW,
+        "A right label pays 1, a wrong one nothing, asking for help a little, always." + NOVELTY_SENTENCE,
     ),
     "non-obvious": _images(
         "Non-obvious caution: learning to be cautious",
-        "High labels pay more when right and cost more when wrong: no action is marked as the cautious one." + KNOW,
+        "High labels pay more when right and cost more when wrong: no action is marked as the cautious one."
+        + NOVELTY_SENTENCE,
     ),
     "help-if-available": _images(
         "Help if available: learning to be cautious",
         "Labels pay as in the non-obvious task; help pays a little where a signal says that it is available, and costs "
-        "more than any mistake where it is not." + KNOW,
+        "more than any mistake where it is not." + NOVELTY_SENTENCE,
     ),
     "data-extent": _images(
         "Data extent: learning to be cautious",
-        "Asking for help with noisy rewards, trained on 1 %, 10 % and all of the digits." + KNOW,
+        "Asking for help with noisy rewards, trained on 1 %, 10 % and all of the digits." + NOVELTY_SENTENCE,
     ),
 }
 """Experiment -> its report."""
@@ -158,16 +163,16 @@ def chosen_of(store: Store, names: Sequence[str]) -> tuple[list[Table], dict[str
     unknown = [name for name in names if name not in tables and name not in figures]
     if unknown:
         known = ", ".join(map(repr, (*tables, *figures)))
-        raise InvalidInputError(f"{unknown[0]!r} is no table or figure of this run; it has {known}.")
-    found = {name: figures[name] for name in names if name in figures}
-    return [tables[name] for name in names if name in tables], found
+        raise InvalidInputError(f"{unknown[0]!r} is not a table or figure of this run; it has {known}.")
+    chosen = {name: figures[name] for name in names if name in figures}
+    return [tables[name] for name in names if name in tables], chosen
 
 
-def ledger_of(store: Store, beside: Store | None = None) -> list[ClaimResult]:
+def ledger_of(store: Store, comparison: Store | None = None) -> list[ClaimResult]:
     """The claims that a run is about, judged.
 
     Args:
         store: The run.
-        beside: For draws of 1 % of the digits, the run of data-extent that they are compared with.
+        comparison: For draws of 1 % of the digits, the run of data-extent that they are compared with.
     """
-    return report_spec(store).ledger(store, beside)
+    return report_spec(store).ledger(store, comparison)

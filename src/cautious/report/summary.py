@@ -8,7 +8,7 @@ from typing import Any
 
 from cautious.experiments.images.settings import Setting
 from cautious.experiments.store import MANIFEST, Store
-from cautious.report.claims.base import ClaimResult
+from cautious.report.claims.rules import ClaimResult
 from cautious.report.images.image_run import ImageRun
 from cautious.report.paper import DRIVING_HOURS, IMAGE_HOURS
 from cautious.report.report_spec import ledger_of

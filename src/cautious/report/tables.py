@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from torch import Tensor
+
+from cautious.io.atomic import atomic_write
 
 ABSENT = "–"
 
@@ -35,3 +41,16 @@ def mean_and_spread(values: Tensor) -> str:
         return ABSENT
     mean = f"{float(known.mean()):.2f}"
     return f"{mean} ± {float(known.std()):.2f}" if len(known) > 1 else mean
+
+
+def write_csv(tables: Sequence[Table], folder: Path) -> list[Path]:
+    """Write each table to <its id>.csv, as it is shown; returns the paths."""
+    paths = []
+    for table in tables:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([table.header, *table.rows])
+        path = folder / f"{table.id}.csv"
+        content = text.getvalue()
+        atomic_write(path, lambda target, content=content: target.write_text(content, encoding="utf-8"))  # type: ignore[misc]
+        paths.append(path)
+    return paths

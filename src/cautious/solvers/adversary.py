@@ -139,8 +139,8 @@ class Response(NamedTuple):
     """The policy's value under it: [B], or [B, S] in the single-state regime."""
 
 
-class JointAdversary:
-    """Ranks the models by the value of the whole policy."""
+class _BaseAdversary:
+    """What both adversaries keep: rewards, levels, the queue, exact weights by rank and exact values not handed out yet."""
 
     def __init__(
         self,
@@ -168,9 +168,22 @@ class JointAdversary:
         self._sampling = sampling
         self._queue = ModelQueue(batch.num_runs, rewards.num_models, seed)
         self._rank_weights = batch.rank_weights(rewards.num_models, rewards.device)  # [B, M]
-        self._weight_sums = WindowedSum(num_iterations)
-        self._unranked: list[Tensor] = []
+        self._sums = WindowedSum(num_iterations)
         self._exact_values: list[Tensor] = []
+
+    def pop_exact_values(self, last: bool) -> list[Tensor]:
+        """Exact values ([B], or [B, S]) of earlier iterates, in order, each handed out once; after the `last` one all."""
+        known, self._exact_values = self._exact_values, []
+        return known
+
+
+class JointAdversary(_BaseAdversary):
+    """Ranks the models by the value of the whole policy."""
+
+    def __init__(self, rewards: Rewards, batch: SolveBatch, **options: Any) -> None:
+        """As `_BaseAdversary`; sums are those of the weights of the models, [B, M]."""
+        super().__init__(rewards, batch, **options)
+        self._unranked: list[Tensor] = []
         # Ranking many iterates at a time is one wide product instead of many narrow ones.
         self._backlog = max(1, min(32, BACKLOG_ENTRIES // (rewards.num_states * rewards.num_actions)))
 
@@ -179,7 +192,7 @@ class JointAdversary:
         if self._sampling is Sampling.EXACT:
             returns = self._rewards.returns(occupancy)  # V, [B, M]
             weights, value = _rank(returns, self._rank_weights)
-            self._weight_sums.add(weights)
+            self._sums.add(weights)
             self._exact_values.append(value)
             return Response(self._rewards.mixture(weights), value)
         if self.tracks_exact:
@@ -211,21 +224,20 @@ class JointAdversary:
         return torch.stack(rewards), torch.stack(values)
 
     def pop_exact_values(self, last: bool) -> list[Tensor]:
-        """Exact values [B] of earlier iterates, in order, each handed out once; after the `last` iteration all that remain."""
+        """As `_BaseAdversary`, once enough iterates wait to be ranked together."""
         if len(self._unranked) >= self._backlog or (last and self._unranked):
             by_member = torch.stack(self._unranked, dim=1)  # [B, w, S, A]
             # One product per member with a fixed width, so that its bits do not depend on the rest of the batch.
             ranked = [
-                _rank(self._rewards.returns(own, width=self._backlog), weights)
-                for own, weights in zip(by_member, self._rank_weights, strict=True)
+                _rank(self._rewards.returns(occupancies, width=self._backlog), weights)
+                for occupancies, weights in zip(by_member, self._rank_weights, strict=True)
             ]
             weights, values = (torch.stack(part, dim=1) for part in zip(*ranked, strict=True))  # [w, B, M], [w, B]
             for weight in weights:
-                self._weight_sums.add(weight)
+                self._sums.add(weight)
             self._exact_values += values
             self._unranked.clear()
-        known, self._exact_values = self._exact_values, []
-        return known
+        return super().pop_exact_values(last)
 
     def exact_value(self, occupancy: Tensor) -> Tensor:
         """Exact k-of-N value over all M models, in float64: [B, S, A] -> [B]."""
@@ -233,7 +245,7 @@ class JointAdversary:
 
     def average_mixtures(self) -> Tensor | None:
         """Averages of the exact mixtures r̄ over each window, [W, B, S, A]; None if none were tracked."""
-        weights = self._weight_sums.averages()  # [W, B, M]
+        weights = self._sums.averages()  # [W, B, M]
         if weights is None:
             return None
         return self._rewards.mixture(weights.flatten(0, 1), precise=True).unflatten(0, weights.shape[:2])
@@ -245,28 +257,13 @@ def _rank(returns: Tensor, rank_weights: Tensor) -> tuple[Tensor, Tensor]:
     return weights, (weights * returns).sum(dim=-1)
 
 
-class PerStateAdversary:
+class PerStateAdversary(_BaseAdversary):
     """Ranks the models in each state anew: every state is a game of its own, in which x(s,a) is the policy π(a|s)."""
 
-    def __init__(
-        self,
-        rewards: Rewards,
-        batch: SolveBatch,
-        *,
-        sampling: Sampling = Sampling.EXACT,
-        seed: int = 0,
-        num_iterations: int = 1,
-        track_exact: bool = False,
-    ) -> None:
-        """As `JointAdversary`."""
-        self.tracks_exact = track_exact or sampling is Sampling.EXACT
-        self._rewards = rewards
-        self._batch = batch
-        self._sampling = sampling
-        self._queue = ModelQueue(batch.num_runs, rewards.num_models, seed)
-        self._rank_weights = batch.rank_weights(rewards.num_models, rewards.device).unsqueeze(1)  # [B, 1, M]
-        self._mixture_sums = WindowedSum(num_iterations)
-        self._exact_values: list[Tensor] = []
+    def __init__(self, rewards: Rewards, batch: SolveBatch, **options: Any) -> None:
+        """As `_BaseAdversary`; sums are those of the mixtures, [B, S, A]."""
+        super().__init__(rewards, batch, **options)
+        self._rank_weights = self._rank_weights.unsqueeze(1)  # [B, 1, M], the same in every state
         size = 8 * rewards.num_models * rewards.num_states * rewards.num_actions
         self._keeps_pieces = size <= KEPT_BYTES and not rewards.streamed
         self._pieces: dict[tuple[int, int], list[Tensor]] = {}
@@ -276,7 +273,7 @@ class PerStateAdversary:
         if not self.tracks_exact:
             return self._respond_with_drawn(policy, t)
         exact = self._respond_with_all(policy)
-        self._mixture_sums.add(exact.reward)
+        self._sums.add(exact.reward)
         self._exact_values.append(exact.value)
         return exact if self._sampling is Sampling.EXACT else self._respond_with_drawn(policy, t)
 
@@ -292,8 +289,8 @@ class PerStateAdversary:
 
             def answer(states: slice, level: KofN = level, members: slice = members, drawn: Tensor = drawn) -> Any:
                 sampled_rewards = self._rewards.rewards_for(drawn.flatten(), states).unflatten(0, drawn.shape)
-                own = policy[members, None, states].to(sampled_rewards.dtype)
-                returns = (sampled_rewards * own).sum(dim=-1)  # V, [R, N, s]
+                policies = policy[members, None, states].to(sampled_rewards.dtype)  # [R, 1, s, A]
+                returns = (sampled_rewards * policies).sum(dim=-1)  # V, [R, N, s]
                 return worst_k_mean(sampled_rewards, returns, level.k)
 
             for states, (reward, value) in zip(chunks, self._map_chunks(answer, chunks), strict=True):
@@ -302,11 +299,12 @@ class PerStateAdversary:
 
     def _respond_with_all(self, policy: Tensor, only: slice | None = None) -> Response:
         """Exact mixture [b, S, A] and value [b, S] from all M models, for all members or those of a slice."""
-        own, rank_weights = (policy, self._rank_weights) if only is None else (policy[only], self._rank_weights[only])
-        chunks = self._chunks(2 * 8 * self._rewards.num_models * (own.shape[2] + own.shape[0]))
+        members = slice(None) if only is None else only
+        policies, rank_weights = policy[members], self._rank_weights[members]
+        chunks = self._chunks(2 * 8 * self._rewards.num_models * (policies.shape[2] + policies.shape[0]))
         if len(chunks) == 1:
-            return self._rank_states(chunks[0], own, rank_weights)
-        answers = self._map_chunks(lambda states: self._rank_states(states, own[:, states], rank_weights), chunks)
+            return self._rank_states(chunks[0], policies, rank_weights)
+        answers = self._map_chunks(lambda states: self._rank_states(states, policies[:, states], rank_weights), chunks)
         return Response(*(torch.cat(part, dim=1) for part in zip(*answers, strict=True)))
 
     def _rank_states(self, states: slice, policy: Tensor, rank_weights: Tensor) -> Response:
@@ -321,7 +319,7 @@ class PerStateAdversary:
         ranked = returns[0] if len(returns) == 1 else torch.cat(returns, dim=-1)  # V, [b, s, M]
         weights = ranked_weights(ranked, rank_weights)
         parts = [weights] if len(returns) == 1 else weights.split([part.shape[-1] for part in returns], dim=-1)
-        mixtures = (_state_mixture(part, own) for part, own in zip(parts, again, strict=True))
+        mixtures = (_state_mixture(part, block) for part, block in zip(parts, again, strict=True))
         mixed = next(mixtures)
         for mixture in mixtures:
             mixed += mixture
@@ -351,25 +349,20 @@ class PerStateAdversary:
         size, total = max(1, budget // bytes_per_state), self._rewards.num_states
         return [slice(first, min(first + size, total)) for first in range(0, total, size)]
 
-    def pop_exact_values(self, last: bool) -> list[Tensor]:
-        """Exact values [B, S] of earlier iterates, in order, each handed out once."""
-        known, self._exact_values = self._exact_values, []
-        return known
-
     def exact_value(self, policy: Tensor) -> Tensor:
         """Exact k-of-N value of each state over all M models, in float64: [B, S, A] -> [B, S]."""
         return self._respond_with_all(policy).value
 
     def average_mixtures(self) -> Tensor | None:
         """Averages of the exact mixtures r̄ over each window, [W, B, S, A]; None if none were tracked."""
-        return self._mixture_sums.averages()
+        return self._sums.averages()
 
 
 def _state_returns(block: Tensor, policy: Tensor) -> Tensor:
     """Each model's value in each state: rewards [s, A, m], policies [b, s, A] -> [b, s, m]."""
     if len(policy) == 1:  # one product, where the calls cost more than the numbers
         return (block * policy[0].unsqueeze(-1)).sum(dim=1).unsqueeze(0)
-    return torch.stack([(block * own.unsqueeze(-1)).sum(dim=1) for own in policy.unbind()])
+    return torch.stack([(block * member.unsqueeze(-1)).sum(dim=1) for member in policy.unbind()])
 
 
 def _state_mixture(weights: Tensor, block: Tensor) -> Tensor:
@@ -379,7 +372,7 @@ def _state_mixture(weights: Tensor, block: Tensor) -> Tensor:
     """
     if len(weights) == 1:
         return (block * weights[0].unsqueeze(1)).sum(dim=-1).unsqueeze(0)
-    return torch.stack([(block * own.unsqueeze(1)).sum(dim=-1) for own in weights.unbind()])
+    return torch.stack([(block * member.unsqueeze(1)).sum(dim=-1) for member in weights.unbind()])
 
 
 Adversary = JointAdversary | PerStateAdversary

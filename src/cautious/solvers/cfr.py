@@ -12,6 +12,16 @@ One iteration, with the lines of the paper's Algorithm 1 (`step`):
 `init` is line 4: no regret, the uniform policy. `minimise_regret` is the loop of line 5; it also records the averages, the
 best policy and the trace (`History`). Every array has a leading dimension B: all levels and runs are solved together.
 
+Where CFR's counterfactual weight is: nowhere. CFR for extensive-form games weighs the regret of a decision point with the
+probability that chance and the other players reach it. The paper extends k-of-N CFR to continuing MDPs "in terms of expected
+returns rather than counterfactual values" (section 5): regret in state s is the advantage of an action there, not multiplied by
+any probability of reaching s. The guarantee stands nevertheless, by the performance difference lemma (Lemma 1): for every π',
+
+    return(π'; r^t) - return(π^t; r^t) = 1/(1-γ) Σ_s d_π'(s) Σ_a π'(a|s) P^t(s,a)
+
+Summed over t the right side is at most C^T / (1-γ) if no Σ_t P^t(s,a) exceeds C^T (Theorem 1), whatever d_π' is: transitions
+are certain, so d_π' does not change with t. The factor d(s) of x = d π is used to rank models, not to weigh regrets.
+
 What is solved is a `Problem`: a game (how a policy is evaluated), M reward functions, and levels.
 """
 
@@ -116,13 +126,13 @@ class Problem(NamedTuple):
         return self.batch.size, self.rewards.num_states, self.rewards.num_actions
 
     @property
-    def adversary(self) -> type[JointAdversary] | type[PerStateAdversary]:
+    def adversary_type(self) -> type[JointAdversary] | type[PerStateAdversary]:
         """Who answers policies: models are ranked in each state, or over all of them together."""
         return PerStateAdversary if self.game.per_state else JointAdversary
 
     def exact_value(self, policy: Tensor) -> Tensor:
         """Exact k-of-N value over all M models: [B, S, A] -> [B], or [B, S] in the single-state regime."""
-        return self.adversary(self.rewards, self.batch).exact_value(self.game.evaluate(policy).occupancy)
+        return self.adversary_type(self.rewards, self.batch).exact_value(self.game.evaluate(policy).occupancy)
 
 
 class CFRState(NamedTuple):
@@ -164,7 +174,11 @@ def step(game: Game, adversary: Adversary, state: CFRState, t: int, update: Upda
 
 @dataclass
 class History:
-    """What is recorded of the iterates π^1 .. π^T; filled in place."""
+    """What is recorded of the iterates π^1 .. π^T; filled in place.
+
+    `record` adds what every iteration gives. `track` adds exact values, which may come some iterations later, because the
+    adversary ranks all models for many iterates at once.
+    """
 
     occupancy_sum: Tensor
     """Σ_t x_t(s,a), [B, S, A]."""
@@ -210,12 +224,15 @@ class History:
         self.signed_regret += info.regret
         self.largest_regret[t] = self.signed_regret.amax(dim=(1, 2))
 
-    def record_exact(self, value: Tensor) -> None:
-        """Add the exact value of the iterate that has waited longest."""
-        self.exact_value[self.num_exact] = mean_over_states(value)
-        self.num_exact += 1
-        policy = self.waiting.popleft()
-        self.best_policy, self.best_value = better_policy(policy, value, self.best_policy, self.best_value)
+    def track(self, policy: Tensor, known_values: list[Tensor]) -> None:
+        """Let `policy` wait for its exact value, and add the values known by now, of those that have waited longest."""
+        self.waiting.append(policy)
+        for value in known_values:
+            self.exact_value[self.num_exact] = mean_over_states(value)
+            self.num_exact += 1
+            self.best_policy, self.best_value = better_policy(
+                self.waiting.popleft(), value, self.best_policy, self.best_value
+            )
 
     def average_policy(self) -> Tensor:
         """The average of the iterates weighted by occupancy: its return is the average of their returns."""
@@ -263,6 +280,8 @@ def minimise_regret(
 ) -> CFRResult:
     """T iterations of k-of-N CFR for a batch of levels and runs.
 
+    Single states of an array on the CPU are played by compiled code, all else by `minimise_regret_of_all`.
+
     Args:
         problem: What is solved.
         num_iterations: T.
@@ -270,9 +289,27 @@ def minimise_regret(
         update: How regret accumulates.
         seed: Starts the queues.
         track_exact: Whether to rank all M models in every iteration, for exact values and the adversary's mixtures.
-        progress: Called after each iteration with (done, total).
+        progress: Called as the work advances with (done, total).
     """
-    adversary = problem.adversary(
+    options = (num_iterations, sampling, update, seed, track_exact, progress)
+    if problem.game.per_state and problem.rewards.device.type == "cpu" and not problem.rewards.streamed:
+        from cautious.solvers.per_state_cfr import minimise_regret_in_states  # loads the compiler
+
+        return minimise_regret_in_states(problem, *options)
+    return minimise_regret_of_all(problem, *options)
+
+
+def minimise_regret_of_all(
+    problem: Problem,
+    num_iterations: int,
+    sampling: Sampling,
+    update: Update,
+    seed: int = 0,
+    track_exact: bool = True,
+    progress: Progress | None = None,
+) -> CFRResult:
+    """As `minimise_regret`, one iteration of all states after another, in tensors on any device."""
+    adversary = problem.adversary_type(
         problem.rewards,
         problem.batch,
         sampling=sampling,
@@ -283,12 +320,10 @@ def minimise_regret(
     state = init(problem)
     history = History.empty(state, num_iterations)
     for t in range(num_iterations):
-        if adversary.tracks_exact:  # exact values may come some iterations later, when many are ranked at once
-            history.waiting.append(state.policy)
         next_state, info = step(problem.game, adversary, state, t, update)
         history.record(t, state.policy, info)  # π^t, the policy that was evaluated, not the one that the step ends with
-        for value in adversary.pop_exact_values(last=t + 1 == num_iterations):
-            history.record_exact(value)
+        if adversary.tracks_exact:
+            history.track(state.policy, adversary.pop_exact_values(last=t + 1 == num_iterations))
         state = next_state
         if progress is not None:
             progress(t + 1, num_iterations)

@@ -73,18 +73,18 @@ def optimal_actions(mdp: TabularMDP, reward: Tensor, action_values: Tensor) -> T
 def optimal_under_all(mdp: TabularMDP, policy: Tensor, rewards: Iterable[Tensor]) -> Tensor:
     """States from which `policy` [S, A] is the best there is under each of some reward functions [S, A]: truth values [S].
 
-    Some reward function objects to a state if it has a better action there, with `policy` afterwards. Where no action leads
-    to such a state, now or later, the policy's values solve the optimality equations of every reward function, so they are
-    its optimum. One factorisation serves all reward functions; the loop ends when no state is left.
+    A reward function prefers another action in a state if that one is better there, with `policy` afterwards. Where no action
+    leads to such a state, now or later, the policy's values solve the optimality equations of every reward function, so they
+    are its optimum. One factorisation serves all reward functions; the loop ends when no state is left.
     """
     evaluation, taken = mdp.evaluate(policy), policy > 0
     links = _links(mdp)
     optimal = torch.ones(mdp.num_states, dtype=torch.bool)
     for reward in rewards:
         worse = ~_best(evaluation.action_values(reward[None]), _tolerance(mdp, reward[None]))[0]
-        objections = (worse & taken).any(dim=-1)
-        if bool((objections & optimal).any()):
-            optimal &= ~_leads_to(links, objections)
+        prefers_another = (worse & taken).any(dim=-1)
+        if bool((prefers_another & optimal).any()):
+            optimal &= ~_leads_to(links, prefers_another)
             if not bool(optimal.any()):
                 break
     return optimal
@@ -94,8 +94,8 @@ def _links(mdp: TabularMDP) -> scipy.sparse.csr_array:
     """Which states (columns) some action may lead to from each (rows), [S, S]."""
     entries = mdp.dynamics.sparse().tocoo()
     possible = entries.data > 0
-    places = entries.row[possible] // mdp.num_actions, entries.col[possible]
-    return scipy.sparse.csr_array((np.ones(int(possible.sum())), places), shape=(mdp.num_states, mdp.num_states))
+    indices = entries.row[possible] // mdp.num_actions, entries.col[possible]
+    return scipy.sparse.csr_array((np.ones(int(possible.sum())), indices), shape=(mdp.num_states, mdp.num_states))
 
 
 def _leads_to(links: scipy.sparse.csr_array, targets: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """k-of-N games of single states, compiled; each game ends when its policy is certified.
 
-One iteration, for a state with rewards r [A, M] and a policy π [A]:
+One iteration, for a state with rewards r(a, m) and a policy π [A]:
 
     v_m = Σ_a π(a) r(a, m)                    each model's value
     r̄(a) = Σ_i w_i r(a, m_i)                  the mixture that weighs the models by rank, m_1 the worst
@@ -36,6 +36,12 @@ LARGEST_TASK = 2**18
 
 CHECK_AVERAGE = 10
 """The average policy is evaluated every this many iterations: often enough to stop in time, for a tenth of the work."""
+
+MOST_COUNTED = 256
+"""Most models that are sorted by counting, whose time grows with their square; above, by digits."""
+DIGITS, DIGIT_BITS = 6, 11
+"""Of the 64 bits that are sorted by."""
+LOWEST = np.int64(-(2**63))
 
 
 class StateGames(NamedTuple):
@@ -75,10 +81,16 @@ def play_states(
 
     def play(task: int) -> None:
         states = slice(task * size, (task + 1) * size)
-        own = np.ascontiguousarray(rewards[:, states].permute(1, 2, 0).double().numpy())  # [s, A, M]
+        state_rewards = rewards[:, states].double()
+        by_model, by_action = (
+            np.ascontiguousarray(state_rewards.permute(order).numpy()) for order in ((1, 0, 2), (1, 2, 0))
+        )  # [s, M, A] and [s, A, M]
         # Fresh arrays: a view of a larger one has another type, for which the functions would be compiled again.
-        played, certified = np.empty((len(levels), len(own), num_actions)), np.empty((2, len(levels), len(own)))
-        _play(own, weights, num_iterations, float(tolerance), played, certified)
+        played, certified = (
+            np.empty((len(levels), len(by_model), num_actions)),
+            np.empty((2, len(levels), len(by_model))),
+        )
+        _play_batch(by_model, by_action, weights, num_iterations, float(tolerance), played, certified)
         policy[:, states], bounds[:, :, states] = played, certified
         tracker.report(task)
 
@@ -102,28 +114,28 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 @compiled
-def _play(rewards, rank_weights, num_iterations, tolerance, policy, bounds):  # type: ignore[no-untyped-def]
-    """Play all states [s, A, M] at all levels [L, M] into `policy` [L, s, A] and `bounds` [2, L, s]."""
-    for state in range(rewards.shape[0]):
-        own = rewards[state]
-        limit = tolerance * (own.max() - own.min())
+def _play_batch(by_model, by_action, rank_weights, num_iterations, tolerance, policy, bounds):  # type: ignore[no-untyped-def]
+    """Play all states, rewards [s, M, A] and [s, A, M], at all levels [L, M] into `policy` [L, s, A] and `bounds` [2, L, s]."""
+    for state in range(by_model.shape[0]):
+        models, actions = by_model[state], by_action[state]  # the same rewards, [M, A] and [A, M]
+        limit = tolerance * (models.max() - models.min())
         for level in range(rank_weights.shape[0]):
-            lower, upper = _game(own, rank_weights[level], num_iterations, limit, policy[level, state])
+            lower, upper = _game(models, actions, rank_weights[level], num_iterations, limit, policy[level, state])
             bounds[0, level, state] = lower
             bounds[1, level, state] = upper
 
 
 @compiled
-def _game(rewards, rank_weights, num_iterations, limit, best):  # type: ignore[no-untyped-def]
-    """One state's game [A, M]: the best policy into `best` [A]; returns its value and the bound on all policies' values."""
-    num_actions, num_models = rewards.shape
+def _game(by_model, by_action, rank_weights, num_iterations, limit, best):  # type: ignore[no-untyped-def]
+    """One state's game, rewards [M, A] and [A, M]: the best policy into `best` [A]; returns its value and a bound on all."""
+    num_models, num_actions = by_model.shape
     policy, regret = np.full(num_actions, 1.0 / num_actions), np.zeros(num_actions)
     policy_sum, mixture_sum, recent_sum = np.zeros(num_actions), np.zeros(num_actions), np.zeros(num_actions)
     average, mixture, values = np.empty(num_actions), np.empty(num_actions), np.empty(num_models)
-    order, average_order = np.arange(num_models), np.arange(num_models)  # two: each is nearly sorted the next time
+    order = np.empty(num_models, np.int64)
     lower, upper, total, recent, restart = -np.inf, np.inf, 0.0, 0.0, 1
     for t in range(num_iterations):
-        value = _evaluate(rewards, policy, rank_weights, order, values, mixture)
+        value = evaluate(by_model, by_action, policy, rank_weights, order, values, mixture)
         if value >= lower:
             lower = value
             best[:] = policy
@@ -143,7 +155,7 @@ def _game(rewards, rank_weights, num_iterations, limit, best):  # type: ignore[n
         upper = min(upper, largest / total, largest_recent / recent)
         positive = 0.0
         for a in range(num_actions):
-            regret[a] = max(0.0, regret[a] + mixture[a] - value)
+            regret[a] = max(0.0, regret[a] + mixture[a] - value)  # value = Σ_b π(b) r̄(b)
             positive += regret[a]
         for a in range(num_actions):
             policy[a] = regret[a] / positive if positive > 0.0 else 1.0 / num_actions
@@ -153,7 +165,7 @@ def _game(rewards, rank_weights, num_iterations, limit, best):  # type: ignore[n
                 weight += policy_sum[a]
             for a in range(num_actions):
                 average[a] = policy_sum[a] / weight
-            value = _evaluate(rewards, average, rank_weights, average_order, values, mixture)
+            value = evaluate(by_model, by_action, average, rank_weights, order, values, mixture)
             if value >= lower:
                 lower = value
                 best[:] = average
@@ -163,14 +175,17 @@ def _game(rewards, rank_weights, num_iterations, limit, best):  # type: ignore[n
 
 
 @compiled
-def _evaluate(rewards, policy, rank_weights, order, values, mixture):  # type: ignore[no-untyped-def]
-    """The exact k-of-N value of a policy [A]; `order`, `values` and `mixture` are filled for it."""
-    num_actions, num_models = rewards.shape
+def evaluate(by_model, by_action, policy, rank_weights, order, values, mixture):  # type: ignore[no-untyped-def]
+    """The exact k-of-N value of a policy [A]; `order`, `values` [M] and `mixture` [A] are filled for it.
+
+    The rewards come twice, [M, A] and [A, M]: models side by side for their values, actions side by side for the mixture.
+    """
+    num_models, num_actions = by_model.shape
     values[:] = 0.0
     for a in range(num_actions):
         if policy[a] != 0.0:
             for m in range(num_models):
-                values[m] += policy[a] * rewards[a, m]
+                values[m] += policy[a] * by_action[a, m]
     _sort(order, values)
     mixture[:] = 0.0
     value = 0.0
@@ -181,31 +196,61 @@ def _evaluate(rewards, policy, rank_weights, order, values, mixture):  # type: i
         m = order[i]
         value += weight * values[m]
         for a in range(num_actions):
-            mixture[a] += weight * rewards[a, m]
+            mixture[a] += weight * by_model[m, a]
     return value
 
 
 @compiled
 def _sort(order, values):  # type: ignore[no-untyped-def]
-    """Models from the worst on, ties by number, in place: Shell's sort, with a single pass where little is out of order.
+    """Models from the worst on, ties by number, into `order`; neither way depends on how the values were ordered before."""
+    if len(values) <= MOST_COUNTED:
+        _sort_by_counting(order, values)
+    else:
+        _sort_by_digits(order, values)
 
-    A policy changes little from one iteration to the next, so that one pass of insertions usually does; the wide gaps are for
-    the first iterations, and for many models.
-    """
-    num_models = len(order)
-    inversions = 0
-    for i in range(1, num_models):
-        inversions += values[order[i - 1]] > values[order[i]]
-    gap = 1
-    while inversions > num_models // 3 and 3 * gap + 1 < num_models:
-        gap = 3 * gap + 1  # 1, 4, 13, 40, ... (Knuth)
-    while gap > 0:
-        for i in range(gap, num_models):
-            m = order[i]
-            value = values[m]
-            j = i - gap
-            while j >= 0 and (values[order[j]] > value or (values[order[j]] == value and order[j] > m)):
-                order[j + gap] = order[j]
-                j -= gap
-            order[j + gap] = m
-        gap //= 3
+
+@compiled
+def _sort_by_counting(order, values):  # type: ignore[no-untyped-def]
+    """A model's place is the number of models that are worse: no branches, so that few models are sorted quickest."""
+    num_models = len(values)
+    equal = np.zeros(num_models, np.int64)  # models placed there before, with the same value
+    for m in range(num_models):
+        worse = 0
+        for other in range(num_models):
+            worse += values[other] < values[m]
+        order[worse + equal[worse]] = m
+        equal[worse] += 1
+
+
+@compiled
+def _sort_by_digits(order, values):  # type: ignore[no-untyped-def]
+    """Radix sort: by each group of bits in turn, from the lowest on; time linear in the number of models."""
+    num_models = len(values)
+    keys, after = np.empty(num_models, np.uint64), np.empty(num_models, np.int64)
+    counts = np.zeros((DIGITS, 1 << DIGIT_BITS), np.int32)
+    bits = (values + 0.0).view(np.int64)  # -0.0 becomes 0.0, which is equal to it
+    last = np.uint64((1 << DIGIT_BITS) - 1)
+    for m in range(num_models):
+        # As an unsigned whole number in the order of the values: positive ones above, negative ones from the other end.
+        key = np.uint64(bits[m] ^ ((bits[m] >> 63) | LOWEST))
+        keys[m] = key
+        order[m] = m
+        for digit in range(DIGITS):
+            counts[digit, (key >> np.uint64(digit * DIGIT_BITS)) & last] += 1
+    before = order
+    for digit in range(DIGITS):
+        shift, places = np.uint64(digit * DIGIT_BITS), counts[digit]
+        if places[(keys[0] >> shift) & last] == num_models:
+            continue  # all alike
+        total = 0
+        for i in range(len(places)):
+            count = places[i]
+            places[i] = total
+            total += count
+        for i in range(num_models):
+            m = before[i]
+            place = (keys[m] >> shift) & last
+            after[places[place]] = m
+            places[place] += 1
+        before, after = after, before
+    order[:] = before

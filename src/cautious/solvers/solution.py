@@ -11,7 +11,16 @@ import torch
 from torch import Tensor
 
 from cautious.errors import BadFileError, InvalidInputError
-from cautious.io.arrays import FORMAT, fingerprint_of, listed, load_json, load_tensors, pick, save_json, save_tensors
+from cautious.io.arrays import (
+    FORMAT,
+    fingerprint_of,
+    load_json,
+    load_tensors,
+    pick,
+    recorded_checksum,
+    save_json,
+    save_tensors,
+)
 from cautious.io.content_names import name_in, replacing, with_stamp
 from cautious.ops.risk import KofN, parse_levels
 from cautious.parallel import single_threaded
@@ -39,7 +48,7 @@ class Trace:
     """How a run went, iteration by iteration; each [..., T]. In the single-state regime values are means over states."""
 
     sampled_value: Tensor
-    """Mean return of the iterate under the k worst of the models it met (with exact sampling: its exact value)."""
+    """Mean return of the iterate under the k worst of the sampled models (with exact sampling: its exact value)."""
     exact_value: Tensor
     """Exact k-of-N value of the iterate over all M models; NaN where it was not computed (`track_exact`)."""
     regret: Tensor
@@ -57,13 +66,15 @@ class Solution:
         policy: The last iterate, which is what the paper reports.
         average_policy: Weighted by occupancy in an MDP, so that its return is the average return of the iterates.
         best_policy: The highest exact k-of-N value seen: among the iterates where values were tracked, the last iterate
-            and the average. In the single-state regime the best is taken in each state.
+            and the average. In the single-state regime the best is taken in each state. Computed when it is first read.
         trace: Values and regret per iteration.
         level: The level, or the levels of the batch.
         record: How it was made: sampling, update, seed, sizes, how often the queue had to be shuffled again.
         problem: The game, the reward functions and the levels; None after `load` without the rewards that it needs.
         mixtures: The adversary's average mixtures of reward functions [W, B, S, A], which bound every policy's value;
             None where the solver tracked no exact values.
+        best_iterate: The iterate of highest exact value [B, S, A], and that value; None where none was tracked.
+        loaded_best_policy: `best_policy` as it was saved; None where it was not loaded from files.
     """
 
     policy: Tensor
@@ -74,7 +85,7 @@ class Solution:
     problem: Problem | None
     mixtures: Tensor | None
     best_iterate: tuple[Tensor, Tensor] | None = None
-    """The iterate of highest exact value [B, S, A], and that value; None where none was tracked."""
+    loaded_best_policy: Tensor | None = None
 
     def __repr__(self) -> str:
         """Level and shape; the arrays are long."""
@@ -85,6 +96,8 @@ class Solution:
     @single_threaded
     def best_policy(self) -> Tensor:
         """The policy with the highest exact k-of-N value seen (see the class's attributes)."""
+        if self.loaded_best_policy is not None:
+            return self.loaded_best_policy
         # Computed on demand: where no iterate was tracked, it takes two passes over all reward functions.
         problem = self._known_problem()
         average, last = (policy.reshape(problem.shape) for policy in (self.average_policy, self.policy))
@@ -118,7 +131,7 @@ class Solution:
         certificate = certify(problem, batch, torch.cat(mixtures))
         shape = self.policy.shape[:-2] + certificate.lower.shape[1:]
         lower, upper, gap = (bound.reshape(shape) for bound in (certificate.lower, certificate.upper, certificate.gap))
-        return Certificate(lower, upper, gap, self.level)
+        return Certificate(lower, upper, gap, self.level, certificate.estimated)
 
     def _as_batch(self, policy: ArrayLike | None) -> Tensor:
         """`policy`, checked, for every level and run: [B, S, A]; ``self.policy`` if none is given."""
@@ -195,7 +208,7 @@ class Solution:
         if not isinstance(described, dict) or described.get("format") != FORMAT or described.get("kind") != "solution":
             raise BadFileError(f"{path / DESCRIPTION}: not a solution that this version reads (format {FORMAT}).")
         arrays = path / name_in(described, ARRAYS)
-        tensors = load_tensors(arrays, listed(described, arrays.name))
+        tensors = load_tensors(arrays, recorded_checksum(described, arrays.name))
         policy, average, best, *trace = (pick(tensors, name, arrays) for name in (*POLICIES, *TRACE))
         try:
             several = isinstance(described.get("level"), list)
@@ -218,7 +231,7 @@ class Solution:
                 f"rewards: they are about {table.num_states} states and {table.num_actions} actions, the policies in {path} "
                 f"about {policy.shape[-2]} and {policy.shape[-1]}."
             )
-        solution = cls(
+        return cls(
             policy=policy,
             average_policy=average,
             trace=Trace(*trace),
@@ -226,15 +239,14 @@ class Solution:
             record=described.get("record", {}),
             problem=None if table is None else Problem(game, table, batch),
             mixtures=tensors.get("mixtures"),
+            loaded_best_policy=best,  # computed before it was saved: no need to compute it again
         )
-        vars(solution)["best_policy"] = best  # computed before it was saved: no need to compute it again
-        return solution
 
 
 def _load_game(path: Path, described: dict[str, Any], tensors: dict[str, Tensor], arrays: Path) -> Game:
     if described.get("game") == "mdp":
         world = name_in(described, WORLD)
-        return MDPGame(load_mdp(path / world, listed(described, world)), torch.device("cpu"))
+        return MDPGame(load_mdp(path / world, recorded_checksum(described, world)), torch.device("cpu"))
     if described.get("game") == "single-state":
         return PerStateGame()
     return BanditGame(as_distribution(pick(tensors, "state_dist", arrays), "state_dist"))

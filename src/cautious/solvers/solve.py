@@ -1,7 +1,12 @@
 """`solve_bandit` and `solve_mdp`: check what is asked for, run k-of-N CFR (`solvers.cfr`), return a `Solution`.
 
-Defaults for users are defined here. `PAPER` is what the paper does; `solve_bandit` and `solve_mdp` take it. `USER` is what
-the rest of the package takes: exact rank weights, so that the same question has the same answer.
+All defaults are defined here. `solve_bandit` and `solve_mdp` take the paper's settings (`PAPER`). `CautiousPolicy` and the
+command line take exact rank weights (`USER`), so that the same question has the same answer. Iterations T, if none are given:
+
+    solve_bandit, solve_mdp                                         100, as in the paper    `PAPER`
+    CautiousPolicy: a game per state, on the CPU                    at most 300             `STATE_GAME_ITERATIONS`
+    CautiousPolicy: an MDP, a GPU, or queue sampling                200                     `USER`
+    cautious solve, where it does not decide by CautiousPolicy      1000                    `COMMAND_ITERATIONS`
 """
 
 from __future__ import annotations
@@ -45,12 +50,10 @@ class SolverDefaults(NamedTuple):
 PAPER = SolverDefaults(Sampling.QUEUE, num_iterations=100)
 """Section 4 and App. B.2."""
 USER = SolverDefaults(Sampling.EXACT, num_iterations=200)
-"""Of `CautiousPolicy` in an MDP, on a GPU or with queue sampling."""
 COMMAND_ITERATIONS = 1000
-"""T of `cautious solve` with the sampling of `USER`: it is run once, so it may take longer for a smaller gap."""
+"""It is run once, so it may take longer for a smaller gap."""
 STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE = 300, 1e-4
-"""Where `CautiousPolicy` plays a game per state (`solvers.per_state`): most iterations, and the gap, as a share of the range of
-the state's rewards, at which a game ends before that."""
+"""The tolerance is the gap, as a share of the range of the state's rewards, at which a game ends (`solvers.per_state`)."""
 
 TRACKED_ENTRIES = {False: 2**24, True: 2**20}
 """By default exact values are tracked in every iteration where there are at most this many rewards M*S*A: one product with all
@@ -132,7 +135,7 @@ def solve_bandit(
         device: Where to compute; where the rewards are, if not given.
         track_exact: Whether every iteration also ranks all M models, for `Trace.exact_value`, `best_policy` and a tight
             certificate. By default wherever that is cheap.
-        progress: Called after each iteration with (done, total).
+        progress: Called as the work advances with (done, total).
 
     Returns:
         `Solution`; for one level and no `num_runs` its policies are plain [S, A].
@@ -183,7 +186,7 @@ def solve_mdp(
         seed: Starts the shuffles.
         device: Where to compute; where the rewards are, if not given.
         track_exact: Whether every iteration also ranks all M models; by default wherever that is cheap.
-        progress: Called after each iteration with (done, total).
+        progress: Called as the work advances with (done, total).
 
     Returns:
         `Solution`; for one level and no `num_runs` its policies are plain [S, A].

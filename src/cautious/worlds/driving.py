@@ -95,7 +95,7 @@ class DrivingWorld:
         rows = self.mdp.dynamics.matrix
         row = state * len(self.actions) + action
         entries = slice(rows.indptr[row], rows.indptr[row + 1])
-        return int(rows.indices[entries][pick(rows.data[entries], uniform)])
+        return int(rows.indices[entries][draw_index(rows.data[entries], uniform)])
 
     def expected(self, pair_values: Tensor) -> Tensor:
         """Expectation over the next state of values of `every_pair`: [..., Q] -> [..., S, A]."""
@@ -106,7 +106,7 @@ class DrivingWorld:
         return rows.reshape(*values.shape[:-1], len(self.states), len(self.actions))
 
 
-def pick(probabilities: np.ndarray, uniform: float) -> int:
+def draw_index(probabilities: np.ndarray, uniform: float) -> int:
     """The index at which the cumulated probabilities pass `uniform`; the last one if rounding keeps them below it."""
     return min(int(np.searchsorted(probabilities.cumsum(), uniform, side="right")), len(probabilities) - 1)
 
@@ -129,9 +129,9 @@ def driving_world(novel: bool = True, appearance_probability: float = 0.5) -> Dr
         )
     world = _build_world(parse_flag(novel, "novel"), probability)
     # What is kept for the next caller must not change with what this one does to its tensors.
-    own = {name: getattr(world, name).clone() for name in ("pairs", "pair_rewards", "every_pair")}
+    copies = {name: getattr(world, name).clone() for name in ("pairs", "pair_rewards", "every_pair")}
     features = {name: values.clone() for name, values in world.features.items()}
-    return replace(world, **own, features=features)
+    return replace(world, **copies, features=features)
 
 
 def _spawn(novel: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:

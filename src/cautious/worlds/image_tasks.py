@@ -189,10 +189,15 @@ TASKS = {
 """The paper's image tasks by name; data-extent is ask-for-help with noisy rewards and less data."""
 
 
-def image_task(name: str) -> ImageTask:
-    """The task of this name."""
+def check_image_task(name: str) -> None:
+    """Raise unless there is an image task of this name."""
     if not isinstance(name, str) or name not in TASKS:
         raise InvalidInputError(f"task={name!r} is not an image task; choose one of {', '.join(map(repr, TASKS))}.")
+
+
+def image_task(name: str) -> ImageTask:
+    """The task of this name."""
+    check_image_task(name)
     return TASKS[name]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,8 @@ from cautious.ops.bellman import PolicyEvaluation, Transitions
 from cautious.ops.linear import sparse_tensor
 from cautious.types import ArrayLike
 from cautious.validation import ROUNDING, as_distribution, as_float_tensor, as_number, check_finite, check_shape
-from cautious.worlds.from_gymnasium import read_model
+from cautious.worlds.coverage import Coverage
+from cautious.worlds.from_gymnasium import Endings, read_model
 
 ROW_TOLERANCE = 1e-6
 """How far from one a row of probabilities may sum (float32 input); rows are then rescaled to sum to one."""
@@ -34,20 +35,33 @@ class TabularMDP:
         discount: γ, in [0, 1).
         transitions: P(s'|s,a), float64 [S, A, S]: a plain tensor, or a sparse COO tensor where most entries are zero.
         dynamics: The same in the form that evaluation needs (`ops.bellman.Transitions`).
+        endings: In a world from Gymnasium whose episodes end, the steps that end them, for `expected_rewards`; the last state
+            is then the one after the end. None otherwise.
+        coverage: Where the dynamics were estimated from experience, how often each pair was tried (`Coverage`); None otherwise.
 
     >>> coin = torch.tensor([[[0.5, 0.5]], [[0.5, 0.5]]])
     >>> TabularMDP(coin, [1.0, 0.0], discount=0.9)
     TabularMDP(num_states=2, num_actions=1, discount=0.9, dense)
     """
 
-    def __init__(self, transitions: Any, initial_state_dist: ArrayLike, discount: float) -> None:
+    def __init__(
+        self,
+        transitions: Any,
+        initial_state_dist: ArrayLike,
+        discount: float,
+        *,
+        coverage: Coverage | None = None,
+        endings: Endings | None = None,
+    ) -> None:
         """Check and store a world.
 
         Args:
             transitions: Dense [S, A, S]; or sparse: a scipy matrix or torch sparse tensor [S*A, S] (row s*A + a), or a
-                sequence of A scipy matrices [S, S], one an action.
+                sequence of A scipy matrices [S, S], one per action.
             initial_state_dist: [S].
             discount: γ, in [0, 1).
+            coverage: How often each pair was tried, where `transitions` is an estimate; certificates then say so.
+            endings: Steps that end an episode, where the last state is the one after the end.
         """
         self.discount = _checked_discount(discount)
         matrix, self.num_actions = _as_rows(transitions)
@@ -56,25 +70,64 @@ class TabularMDP:
         start = as_float_tensor(initial_state_dist, "initial_state_dist", "cpu")
         check_shape(start, "S", "initial_state_dist", S=self.num_states)
         self.initial_state_dist = as_distribution(start, "initial_state_dist").clone()
+        if coverage is not None:
+            check_shape(coverage.visits, "S A", "coverage.visits", S=self.num_states, A=self.num_actions)
+            check_shape(coverage.entered, "S", "coverage.entered", S=self.num_states)
+        self.coverage = coverage
+        self.endings = None if endings is None else self._checked_endings(endings)
+
+    def _checked_endings(self, endings: Endings) -> Endings:
+        after = self.num_states - 1
+        for name, numbers, most in (
+            ("pair", endings.pair, after * self.num_actions),
+            ("entered", endings.entered, after),
+        ):
+            check_shape(numbers, "E", f"endings.{name}", E=len(endings.chance))
+            if bool(((numbers < 0) | (numbers >= most)).any()):
+                raise InvalidInputError(
+                    f"endings.{name}: each must be from 0 to {most - 1}, before the state after the end."
+                )
+        return endings
 
     @classmethod
     def from_gymnasium(
-        cls, env: Any, discount: float = 0.99, *, num_steps: int | None = None, seed: int = 0
+        cls,
+        env: Any,
+        discount: float = 0.99,
+        *,
+        num_steps: int | None = None,
+        seed: int = 0,
+        prior: float = 0.0,
+        explore: Callable[[int], int] | None = None,
     ) -> TabularMDP:
         """The world of a Gymnasium environment with discrete states and actions; `worlds.from_gymnasium.read_model` says how.
 
+        Wrappers are part of the environment: with a discretising wrapper (`cautious.DiscretiseObservation`, or your own) around
+        it, MountainCar is a world of cells.
+
         Args:
-            env: One that offers its table of transitions (FrozenLake, Taxi, CliffWalking, driving): exact. Others: estimated.
+            env: One that offers its table of transitions (FrozenLake, Taxi, CliffWalking, driving): exact. Others, and those
+                whose wrappers may change what happens: estimated, and then `coverage` says how well.
             discount: Gymnasium's environments have none.
-            num_steps: Steps of experience to estimate from, where there is no table.
+            num_steps: Steps of experience (random actions) to estimate from, where there is no table.
             seed: Starts the experience.
+            prior: Pseudo-steps that each pair starts with, in which it does what the actions that were tried did in the same
+                state; 1 counts as much as one real step. With 0, a pair that was never tried is taken to stay where it is.
+            explore: State -> action, asked in half of the steps; the other half are random. For worlds in which random actions
+                do not get far.
+
+        Warns:
+            CoverageWarning: Some pair of a state that was entered was tried fewer than five times.
         """
-        model = read_model(env, num_steps, seed)
-        return cls(model.transitions, model.initial_state_dist, discount)
+        model = read_model(env, num_steps, seed, prior, explore)
+        return cls(
+            model.transitions, model.initial_state_dist, discount, coverage=model.coverage, endings=model.endings
+        )
 
     def __repr__(self) -> str:
         """Sizes, discount and storage."""
         kind = "sparse" if self.dynamics.is_sparse else "dense"
+        kind += "" if self.coverage is None else f", estimated from {self.coverage.num_steps:,} steps"
         return f"TabularMDP(num_states={self.num_states}, num_actions={self.num_actions}, discount={self.discount!r}, {kind})"
 
     @cached_property
@@ -110,14 +163,73 @@ class TabularMDP:
         except RuntimeError:
             batches = f"{list(occupancy.shape[:-2])} and {list(values.shape[:-2])}"
             raise InvalidInputError(
-                f"policy and reward: batches {batches} do not go together; they must be the same, or one of them missing."
+                f"policy and reward: batches {batches} cannot be combined; they must be equal, or one must have no batch "
+                "dimension."
             ) from None
+
+    def expected_rewards(self, rewards: ArrayLike) -> Tensor:
+        """Rewards that depend on the next state, as the solvers take them: r(s,a) = Σ_s' P(s'|s,a) r(s,a,s'), [..., S, A].
+
+        Args:
+            rewards: What a transition pays, [S, A, S], or of M models [M, S, A, S]; or what *entering* a state pays, [S] or
+                [M, S]: r(s,a) = Σ_s' P(s'|s,a) r(s'). In a world from Gymnasium whose episodes end, the state after the end may
+                be left out (S - 1 instead of S): nothing is paid there. A step that ends an episode is paid for the state that
+                the environment enters with it.
+
+        Moving to the second of two states pays 1 and works half of the time:
+
+        >>> world = TabularMDP([[[0.5, 0.5]], [[0.0, 1.0]]], [1.0, 0.0], 0.9)
+        >>> world.expected_rewards([0.0, 1.0]).tolist()
+        [[0.5], [1.0]]
+        >>> world.expected_rewards([[[0.0, 1.0]], [[0.0, 0.0]]]).tolist()
+        [[0.5], [0.0]]
+        """
+        values = as_float_tensor(rewards, "rewards", "cpu").double()
+        check_finite(values, "rewards")
+        of_transitions = values.dim() > 2
+        if values.dim() not in (1, 2, 3, 4):
+            raise InvalidInputError(
+                f"rewards: expected [S, A, S] or [M, S, A, S] (of a transition), or [S] or [M, S] (of entering a state), got "
+                f"shape {list(values.shape)}."
+            )
+        if self.endings is not None and values.shape[-1] == self.num_states - 1:
+            short = of_transitions and values.shape[-3] == self.num_states - 1
+            values = torch.nn.functional.pad(values, (0, 1, 0, 0, 0, 1) if short else (0, 1))
+        if of_transitions:
+            check_shape(values, "... S A S", "rewards", S=self.num_states, A=self.num_actions)
+        else:
+            check_shape(values, "... S", "rewards", S=self.num_states)
+        pair, target, chance = self._steps()
+        paid = values.flatten(-3, -2)[..., pair, target] if of_transitions else values[..., target]  # [..., steps]
+        expected = paid.new_zeros(*paid.shape[:-1], self.num_states * self.num_actions)
+        expected.index_add_(-1, pair, chance * paid)
+        return expected.unflatten(-1, (self.num_states, self.num_actions))
+
+    def _steps(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Every possible step: its pair s*A + a, the state that it enters, its probability."""
+        if self.dynamics.is_sparse:
+            entries = self.dynamics.matrix.tocoo()
+            pair, target = (torch.from_numpy(each).long() for each in (entries.row, entries.col))
+            chance = torch.from_numpy(entries.data)
+        else:
+            rows = self.dynamics.dense().flatten(0, 1)
+            pair, target = rows.nonzero(as_tuple=True)
+            chance = rows[pair, target]
+        if self.endings is None:
+            return pair, target, chance
+        # A step to the state after the end enters a state of the environment first: that one is paid for.
+        after = self.num_states - 1
+        goes_on = (target != after) | (pair >= after * self.num_actions)
+        parts = zip((pair[goes_on], target[goes_on], chance[goes_on]), self.endings, strict=True)
+        pair, target, chance = (torch.cat(each) for each in parts)
+        return pair, target, chance
 
 
 def parse_mdp(mdp: Any) -> TabularMDP:
     """`mdp` if it is one; an error that says what to pass otherwise."""
     if not isinstance(mdp, TabularMDP):
         hint = " (its .mdp is one)" if hasattr(mdp, "mdp") else ""
+        hint = " (TabularMDP.from_gymnasium makes one of it)" if hasattr(mdp, "action_space") else hint
         raise InvalidInputError(f"mdp is a {type(mdp).__name__}; pass a cautious.TabularMDP{hint}.")
     return mdp
 
@@ -125,9 +237,15 @@ def parse_mdp(mdp: Any) -> TabularMDP:
 def check_fits(mdp: TabularMDP, num_models: int, num_states: int, num_actions: int) -> None:
     """Raise unless rewards [M, S, A] of these sizes are about the states and actions of `mdp`."""
     if (num_states, num_actions) != (mdp.num_states, mdp.num_actions):
+        hint = ""
+        if mdp.endings is not None and num_states == mdp.num_states - 1:
+            hint = (
+                " The last state is the one after the end of an episode, where nothing is paid: append it with "
+                "torch.nn.functional.pad(rewards, (0, 0, 0, 1))."
+            )
         raise InvalidInputError(
             f"rewards: expected shape [M, S, A] with S={mdp.num_states} A={mdp.num_actions} as the MDP has, "
-            f"got [{num_models}, {num_states}, {num_actions}]."
+            f"got [{num_models}, {num_states}, {num_actions}].{hint}"
         )
 
 
@@ -162,10 +280,13 @@ def _as_rows(transitions: Any) -> tuple[Tensor | scipy.sparse.csr_array, int]:
     return rows.clone(), num_actions
 
 
+COMPLEX = "transitions: complex numbers are not probabilities; pass real ones."
+
+
 def _scipy_from_torch(tensor: Tensor) -> scipy.sparse.coo_array:
     tensor = tensor.detach()
     if tensor.is_complex():
-        raise InvalidInputError("transitions: complex numbers are no probabilities.")
+        raise InvalidInputError(COMPLEX)
     if tensor.layout == torch.sparse_coo and tensor.dense_dim():
         tensor = tensor.to_dense().to_sparse()  # hybrid: some dimensions are dense
     entries = tensor.to_sparse_coo().coalesce().cpu()
@@ -185,7 +306,7 @@ def _scipy_from_torch(tensor: Tensor) -> scipy.sparse.coo_array:
 
 def _as_csr(matrix: Any) -> scipy.sparse.csr_array:
     if np.iscomplexobj(matrix):
-        raise InvalidInputError("transitions: complex numbers are not probabilities; pass real ones.")
+        raise InvalidInputError(COMPLEX)
     rows = scipy.sparse.csr_array(matrix, dtype=np.float64)
     rows.sum_duplicates()
     return rows
@@ -206,7 +327,7 @@ def _interleave(matrices: list[scipy.sparse.csr_array]) -> tuple[scipy.sparse.cs
     for matrix in matrices:
         if matrix.shape != (num_states, num_states):
             raise InvalidInputError(
-                f"transitions: expected one [S, S] matrix an action, got {[list(m.shape) for m in matrices]}."
+                f"transitions: expected one [S, S] matrix per action, got {[list(m.shape) for m in matrices]}."
             )
     order = np.arange(num_states * num_actions).reshape(num_actions, num_states).T.ravel()
     return _as_csr(scipy.sparse.vstack(matrices).tocsr()[order]), num_actions
@@ -215,18 +336,18 @@ def _interleave(matrices: list[scipy.sparse.csr_array]) -> tuple[scipy.sparse.cs
 def _checked_rows(matrix: Tensor | scipy.sparse.csr_array, num_actions: int) -> Tensor | scipy.sparse.csr_array:
     """The rows, each a distribution (rescaled if it was one up to float32 rounding); else an error naming state, action."""
     if matrix.shape[1] == 0:
-        raise InvalidInputError("transitions: there are no states; a world needs one at least.")
+        raise InvalidInputError("transitions: there are no states; a world needs at least one.")
     entries = matrix if isinstance(matrix, Tensor) else torch.from_numpy(matrix.data)
     wrong = ~(entries >= 0) | ~torch.isfinite(entries)
     if bool(wrong.any()):
-        place = int(wrong.flatten().to(torch.uint8).argmax())
+        entry = int(wrong.flatten().to(torch.uint8).argmax())
         if isinstance(matrix, Tensor):
-            row, column = divmod(place, matrix.shape[1])
+            row, column = divmod(entry, matrix.shape[1])
         else:
-            row, column = int(np.searchsorted(matrix.indptr, place, side="right")) - 1, int(matrix.indices[place])
+            row, column = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1, int(matrix.indices[entry])
         raise InvalidInputError(
             f"transitions: P(s'={column} | s={row // num_actions}, a={row % num_actions}) is "
-            f"{float(entries.flatten()[place]):g}; probabilities must be finite and 0 or more."
+            f"{float(entries.flatten()[entry]):g}; probabilities must be finite and 0 or more."
         )
     total = (
         matrix.sum(dim=1) if isinstance(matrix, Tensor) else torch.from_numpy(np.asarray(matrix.sum(axis=1)).ravel())

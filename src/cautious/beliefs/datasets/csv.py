@@ -3,54 +3,44 @@
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-from cautious.errors import BadFileError, InvalidInputError, MissingFileError
+from cautious.beliefs.datasets.cells import Column, as_cell_number, check_column, text_column
+from cautious.errors import BadFileError, MissingFileError
 from cautious.validation import as_path
 
-SUFFIXES = (".csv", ".tsv")
-NOT_TRIED = ("", "na", "nan")
-"""What a cell holds, in any capitals, where nothing is known."""
 
-
-class TextTable(NamedTuple):
+@dataclass(frozen=True)
+class TextTable:
     """A table as it stands in its file."""
 
     path: Path
     header: list[str]
     rows: list[list[str]]
-    places: list[str]
-    """Where each row stands, in words."""
+    lines: list[int | str]
+    """The line of each row; with the file's name where there are several files."""
+    unit: str = "line"
 
-    def check_column(self, name: str) -> None:
-        """Raise unless there is a column of that name."""
-        if name not in self.header:
-            hint = " Several names are separated by spaces." if "," in name else ""
-            raise InvalidInputError(
-                f"{self.path}: no column {name!r}; there are {', '.join(map(repr, self.header))}.{hint}"
-            )
+    @property
+    def origin(self) -> str:
+        """What messages call it."""
+        return str(self.path)
 
-    def column(self, name: str) -> list[str]:
+    def __len__(self) -> int:
+        """How many rows."""
+        return len(self.rows)
+
+    def label(self, row: int) -> int | str:
+        """The line of the file."""
+        return self.lines[row]
+
+    def read(self, name: str) -> Column:
         """The cells below a heading."""
-        self.check_column(name)
+        check_column(self, name)
         place = self.header.index(name)
-        return [row[place] for row in self.rows]
-
-    def numbers(self, name: str, *, gaps: bool = False) -> list[float]:
-        """The cells below a heading as finite numbers; with `gaps`, NaN where nothing is."""
-        found = []
-        for row, cell in enumerate(self.column(name)):
-            value = math.nan if gaps and cell.lower() in NOT_TRIED else as_cell_number(cell)
-            if value is None:
-                what = f"is {cell!r}, no finite number" if cell else "is empty"
-                raise BadFileError(
-                    f"{self.places[row]}: column {name!r} {what}. Fill in a number, or leave the row out."
-                )
-            found.append(value)
-        return found
+        return text_column([row[place] for row in self.rows])
 
 
 def read_table(path: Path | str) -> TextTable:
@@ -62,11 +52,17 @@ def read_table(path: Path | str) -> TextTable:
             file.seek(0)
             delimiter = max(",;\t", key=lambda mark: len(next(csv.reader([first], delimiter=mark), [])))
             reader = csv.reader(file, delimiter=delimiter, strict=True, skipinitialspace=True)
-            numbered = [(reader.line_num, [cell.strip() for cell in line]) for line in reader if any(line)]
+            numbered = [(reader.line_num, [cell.strip() for cell in line]) for line in reader]
     except FileNotFoundError:
         raise MissingFileError(f"{path}: there is no such file.") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadFileError(f"{path}: not a table of text (UTF-8): {error}.") from None
+    # Blank lines are no rows, nor are rows of empty cells at the end, which spreadsheets write; in between they are.
+    numbered = [(number, cells) for number, cells in numbered if any(cells) or len(cells) > 1]
+    while numbered and not any(numbered[-1][1]):
+        numbered.pop()
+    while numbered and not any(numbered[0][1]):
+        numbered.pop(0)
     if len(numbered) < 2:
         lines = "1 line is" if numbered else "nothing is"
         raise BadFileError(f"{path}: a line of headings and at least one row are needed; {lines} there.")
@@ -78,34 +74,7 @@ def read_table(path: Path | str) -> TextTable:
     for number, row in below:
         if len(row) != len(header):
             raise BadFileError(f"{path}, line {number}: {len(row)} cells, where the headings are {len(header)}.")
-    return TextTable(path, header, [row for _, row in below], [f"{path}, line {number}" for number, _ in below])
-
-
-def read_tables(paths: Sequence[Path]) -> TextTable:
-    """Several files with the same headings as one table."""
-    tables = [read_table(path) for path in paths]
-    for other in tables[1:]:
-        if other.header != tables[0].header:
-            raise BadFileError(f"{other.path}: its headings are not those of {tables[0].path}.")
-    rows, places = ([one for table in tables for one in getattr(table, part)] for part in ("rows", "places"))
-    return TextTable(tables[0].path, tables[0].header, rows, places)
-
-
-def are_tables(paths: Sequence[Path]) -> bool:
-    """Whether files are tables of text, all or none of them."""
-    kinds = {path.suffix.lower() in SUFFIXES for path in paths}
-    if len(kinds) > 1:
-        raise InvalidInputError(f"data: {', '.join(map(str, paths))} are tables and arrays; pass files of one kind.")
-    return kinds == {True}
-
-
-def as_cell_number(cell: str) -> float | None:
-    """A finite number as people write it, or None."""
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and "_" not in cell else None
+    return TextTable(path, header, [row for _, row in below], [number for number, _ in below])
 
 
 def in_order(cells: Sequence[str]) -> tuple[str, ...]:

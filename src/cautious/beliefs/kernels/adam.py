@@ -29,7 +29,7 @@ def adam_at(weights, mean, square, at, mask, slope, rate, correction, decay):
 @triton.jit
 def _adam(parameters, gradient, first_moment, second_moment, rate, correction, decay, size, BLOCK: tl.constexpr):
     """`BLOCK` parameters per program; each is updated by itself, so models stay apart."""
-    n = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    n = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)  # int64: M x P may exceed 2^31
     slope = tl.load(gradient + n, mask=n < size)
     adam_at(parameters, first_moment, second_moment, n, n < size, slope, rate, correction, decay)
 
@@ -60,6 +60,7 @@ def adam_step(
     for tensor in (parameters, gradient, first_moment, second_moment):
         if tensor.dtype != torch.float32 or tensor.shape != parameters.shape or not tensor.is_contiguous():
             raise InvalidInputError("adam_step: parameters, gradient and moments must be contiguous float32 [M, P].")
+    # Computed here in float64, not in the kernel: 1 - β₂^step loses digits in float32 at the first steps.
     rate, correction = learning_rate / (1 - BETA_1**step), 1 / (1 - BETA_2**step)
     size = parameters.numel()
     _adam[(triton.cdiv(size, BLOCK),)](

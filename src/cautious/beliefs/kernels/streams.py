@@ -21,6 +21,7 @@ def side_by_side(streams: Sequence[torch.cuda.Stream]) -> Iterator[None]:
 
     Also after an error: what one of them still writes to must not be given to others before.
     """
+    # Events on the GPU, not on the host: this thread goes on at once and only queues work.
     for stream in streams:
         stream.wait_stream(torch.cuda.current_stream(stream.device))
     try:

@@ -47,7 +47,7 @@ class Network(Protocol):
     def block(self) -> Mapping[str, tuple[int, int | None]]:
         """Models and states per call of `predict`, at most, by kind of device: enough to keep it busy.
 
-        On the CPU a call has exactly as many models (`beliefs.fixed_shapes`). None: all states in one call.
+        On the CPU a call has exactly this many models (`beliefs.fixed_shapes`). None: all states in one call.
         """
         ...
 
@@ -58,11 +58,11 @@ class Network(Protocol):
 
     @property
     def rows_per_call(self) -> int:
-        """On the CPU the states of `predict` are a multiple of this, and libraries are called with as many at a time."""
+        """On the CPU the states of `predict` are a multiple of this number, which is how many each call of a library has."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """What a file needs to say about it."""
+        """What `restored` needs, as plain values for JSON."""
         ...
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
@@ -87,60 +87,60 @@ def checked_network(network: Any) -> Network:
     return network
 
 
-def restored(found: dict[str, Any], path: Any, given: Any = None) -> Network:
-    """The network that `describe` told of; one made by a user's own function needs that function (or is given itself)."""
-    name = found.get("network")
+def restored(described: dict[str, Any], path: Any, given: Any = None) -> Network:
+    """The network that `describe` described; one made by a user's own function needs that function (or is given itself)."""
+    name = described.get("network")
     if callable(given) and not hasattr(given, "predict"):
-        if name != ModuleNetwork.name or not _shape(found.get("state_shape")):
+        if name != ModuleNetwork.name or not _shape(described.get("state_shape")):
             raise BadFileError(f"{path}: network {name!r} is built in; load it without `network`.")
         return _as_described(
-            ModuleNetwork(given, torch.zeros(2, *found["state_shape"], dtype=torch.float32)), found, path
+            ModuleNetwork(given, torch.zeros(2, *described["state_shape"], dtype=torch.float32)), described, path
         )
     if given is not None:
         if checked_network(given).name != name:
             raise BadFileError(f"{path}: holds models of network {name!r}, not {given.name!r}; leave network out.")
-        return _as_described(given, found, path)
+        return _as_described(given, described, path)
     if name == ImageNetwork.name:
-        num_actions, help_bit = found.get("num_actions"), found.get("help_bit")
+        num_actions, help_bit = described.get("num_actions"), described.get("help_bit")
         if _counts(num_actions) and type(help_bit) is bool:
             return ImageNetwork(num_actions, help_bit)  # type: ignore[arg-type]
         raise BadFileError(f"{path}: num_actions and help_bit must be a count and a truth value.")
     if name == DrivingNetwork.name:
         return DrivingNetwork()
     if name == VectorNetwork.name:
-        shape: Any = found.get("state_shape")
-        hidden: Any = found.get("hidden")
-        if not _shape(shape) or not _shape(hidden) or not _counts(found.get("num_actions")):
+        shape: Any = described.get("state_shape")
+        hidden: Any = described.get("hidden")
+        if not _shape(shape) or not _shape(hidden) or not _counts(described.get("num_actions")):
             raise BadFileError(f"{path}: num_actions must be a count, and state_shape and hidden lists of them.")
-        units = Standardizer.read(found.get("units"), math.prod(shape))
+        units = Standardizer.read(described.get("units"), math.prod(shape))
         if units is None:
             raise BadFileError(
                 f"{path}: units must be shift and scale, {math.prod(shape)} numbers each, and reward (or a mean and a "
                 "deviation for each action); no scale is 0 or less."
             )
-        if units.actions is not None and len(units.actions) != found["num_actions"]:
+        if units.actions is not None and len(units.actions) != described["num_actions"]:
             raise BadFileError(
-                f"{path}: units of {len(units.actions)} actions, where there are {found['num_actions']}."
+                f"{path}: units of {len(units.actions)} actions, where there are {described['num_actions']}."
             )
-        return VectorNetwork(tuple(shape), found["num_actions"], tuple(hidden), units)
+        return VectorNetwork(tuple(shape), described["num_actions"], tuple(hidden), units)
     raise BadFileError(
         f"{path}: network {name!r} is not one that this version builds by itself; if it is your own, pass the function that "
         "made it: RewardEnsemble.load(folder, network=...)."
     )
 
 
-def _as_described(network: Network, found: dict[str, Any], path: Any) -> Network:
-    """`network`, if the file tells of this one: other layers with as many weights would take them without a word."""
+def _as_described(network: Network, described: dict[str, Any], path: Any) -> Network:
+    """`network`, if the file describes it. Other layers with equally many weights would load them without an error."""
     for name, here in network.describe().items():
-        there = found.get(name)
+        there = described.get(name)
         if _entries(there) != _entries(here):
             first = next(
                 (pair for pair in zip(_entries(there), _entries(here), strict=False) if pair[0] != pair[1]), None
             )
             which = f"; the first that differs is {first[0]!r} there and {first[1]!r} here" if first else ""
             raise BadFileError(
-                f"{path}: its models' network has other {name} than the one given{which}. Give the network that they were "
-                "trained with."
+                f"{path}: its network's {name} differs from that of the given network{which}. Give the network that the "
+                "models were trained with."
             )
     return network
 

@@ -72,9 +72,9 @@ def _with_ones(inputs: Tensor) -> Tensor:
 
 def _incidence(rows: Tensor, num_rows: int) -> Tensor:
     """The sparse 0/1 matrix [rows, P] that sums over the pairs of a row: the transpose of gathering them."""
-    place = torch.stack([rows, torch.arange(len(rows), device=rows.device)])
+    indices = torch.stack([rows, torch.arange(len(rows), device=rows.device)])
     ones = torch.ones(len(rows), device=rows.device, dtype=torch.float32)
-    return sparse_tensor(place, ones, (num_rows, len(rows)))
+    return sparse_tensor(indices, ones, (num_rows, len(rows)))
 
 
 def split_driving_parameters(parameters: Tensor) -> list[Tensor]:
@@ -115,7 +115,7 @@ def forward(parameters: Tensor, inputs: PairInputs) -> DrivingActivations:
     return DrivingActivations(features, [of_state, of_next], hidden, torch.cat(predictions))
 
 
-def backward(parameters: Tensor, inputs: PairInputs, seen: DrivingActivations, slope: Tensor) -> Tensor:
+def backward(parameters: Tensor, inputs: PairInputs, activations: DrivingActivations, slope: Tensor) -> Tensor:
     """Gradient of Σ slope · predictions by the chain rule, layer by layer: slope [P, M] -> [M, 7052].
 
     Written out because it is half the passes over the hidden layer that automatic differentiation makes, and because
@@ -123,23 +123,23 @@ def backward(parameters: Tensor, inputs: PairInputs, seen: DrivingActivations, s
     """
     _, hidden_weight, output = split_driving_parameters(parameters)
     num_models = len(parameters)
-    to_output, to_hidden = torch.empty_like(output), torch.empty_like(seen.hidden)
+    to_output, to_hidden = torch.empty_like(output), torch.empty_like(activations.hidden)
     for head, pairs in enumerate(inputs.heads):
-        own = slope[pairs].unsqueeze(2)  # [p, M, 1]
+        pair_slope = slope[pairs].unsqueeze(2)  # [p, M, 1]
         block = to_hidden[pairs].unflatten(1, (num_models, NUM_HIDDEN))
-        torch.mul(own, seen.hidden[pairs].view_as(block), out=block)
+        torch.mul(pair_slope, activations.hidden[pairs].view_as(block), out=block)
         to_output[:, head, :-1] = block.sum(dim=0)
         to_output[:, head, -1] = slope[pairs].T.contiguous().sum(dim=1)  # along rows: the same order for any M
-        torch.mul(own, output[:, head, :-1], out=block)
-    to_hidden = torch.ops.aten.threshold_backward(to_hidden, seen.hidden, 0)  # zero where the ReLU is
+        torch.mul(pair_slope, output[:, head, :-1], out=block)
+    to_hidden = torch.ops.aten.threshold_backward(to_hidden, activations.hidden, 0)  # zero where the ReLU is
     to_weight, to_image = [], []
     for image, rows in enumerate((slice(0, NUM_FEATURES), slice(NUM_FEATURES, None))):
         back = _from_row(torch.sparse.mm(inputs.incidence[image], to_hidden), num_models)  # [M, S, heads*32]
-        to_weight.append(torch.bmm(seen.images[image].transpose(1, 2), back))
+        to_weight.append(torch.bmm(activations.images[image].transpose(1, 2), back))
         to_image.append(torch.bmm(back, hidden_weight[:, rows].transpose(1, 2))[..., :NUM_FEATURES])
     by_channel = [part.unflatten(2, (NUM_CHANNELS, NUM_POSITIONS)).transpose(1, 2) for part in to_image]
-    to_features = torch.stack(by_channel, dim=1).reshape(seen.features.shape)
-    to_features = torch.ops.aten.threshold_backward(to_features, seen.features, 0)
+    to_features = torch.stack(by_channel, dim=1).reshape(activations.features.shape)
+    to_features = torch.ops.aten.threshold_backward(to_features, activations.features, 0)
     to_convolution = torch.bmm(to_features, inputs.patches.T.expand(num_models, -1, -1))  # [M, 8, 17]
     gradients = [to_convolution.transpose(1, 2), torch.cat(to_weight, dim=1), to_output]
     return torch.cat([gradient.flatten(1) for gradient in gradients], dim=1)

@@ -130,9 +130,9 @@ class ImageNetwork:
         """Each model's rewards on its own images, and what `backward` needs: [M, P], [M, B, 28, 28] (and bits [M, B])."""
         return forward(self.split(parameters), images, help_available)
 
-    def backward(self, parameters: Tensor, seen: ImageActivations, slope: Tensor) -> Tensor:
+    def backward(self, parameters: Tensor, activations: ImageActivations, slope: Tensor) -> Tensor:
         """Gradient of Σ slope · predictions: slope [M, B, A] -> [M, P]."""
-        gradient = backward(self.split(parameters), seen, slope)
+        gradient = backward(self.split(parameters), activations, slope)
         return torch.cat([gradient[name] for name in self.shapes], dim=1)
 
 
@@ -151,7 +151,7 @@ def as_images(images: Any) -> Tensor:
     else:  # copied where torch could not share it: a file opened for reading, rows in reverse
         tensor = torch.from_numpy(np.require(images, requirements=["C", "W"]))
     if tensor.dim() and not len(tensor):
-        raise InvalidInputError(f"images: there are none (shape {list(tensor.shape)}); give one at least.")
+        raise InvalidInputError(f"images: there are none (shape {list(tensor.shape)}); give at least one.")
     if tensor.dim() != 3 or tuple(tensor.shape[1:]) != (SIDE, SIDE):
         raise InvalidInputError(f"images: expected shape [S, {SIDE}, {SIDE}], got {list(tensor.shape)}.")
     if tensor.dtype == torch.uint8:

@@ -69,8 +69,8 @@ def forward(part: Part, images: Tensor, help_available: Tensor | None) -> ImageA
     best, second_choice = torch.ops.aten.max_pool2d_with_indices(second, [2, 2], [2, 2])
     bits = None if help_available is None else aligned(help_available, 1)
     features, hidden, predictions = _dense(part, best.relu_(), bits)
-    seen = (patches, first, first_choice, pooled, second, second_choice, features, hidden)
-    return ImageActivations(*seen, predictions[:, :asked])
+    activations = (patches, first, first_choice, pooled, second, second_choice, features, hidden)
+    return ImageActivations(*activations, predictions[:, :asked])
 
 
 @torch.no_grad()
@@ -124,7 +124,7 @@ def _aligned_dense(part: Part) -> dict[str, Tensor]:
     return weights | {f"{layer}.bias": aligned(part[f"{layer}.bias"], 1) for layer in layers}
 
 
-def backward(part: Part, seen: ImageActivations, slope: Tensor) -> dict[str, Tensor]:
+def backward(part: Part, activations: ImageActivations, slope: Tensor) -> dict[str, Tensor]:
     """Gradient of Σ slope · predictions by the chain rule, layer by layer: slope [M, B, A] -> each weight's, flat [M, ...].
 
     Written out so that every sum has a fixed order and no model touches another's.
@@ -132,18 +132,20 @@ def backward(part: Part, seen: ImageActivations, slope: Tensor) -> dict[str, Ten
     slope = aligned(slope, 1)
     num_models, batch = slope.shape[:2]
     gradient: dict[str, Tensor] = {}
-    for layer, inputs in zip(("fc3", "fc2", "fc1"), (*reversed(seen.hidden), seen.features), strict=True):
+    for layer, inputs in zip(("fc3", "fc2", "fc1"), (*reversed(activations.hidden), activations.features), strict=True):
         gradient[f"{layer}.weight"] = torch.bmm(slope.transpose(1, 2), inputs)
         gradient[f"{layer}.bias"] = _column_sums(slope)
         slope = torch.bmm(slope, part[f"{layer}.weight"])
         slope = torch.ops.aten.threshold_backward(slope, inputs, 0)  # zero where the ReLU is
     to_features = slope[..., :NUM_FEATURES].transpose(0, 1).reshape(batch, num_models * CHANNELS[1], LAST, LAST)
-    to_second = _unpool(to_features.contiguous(memory_format=torch.channels_last), seen.second, seen.second_choice)
+    to_second = _unpool(
+        to_features.contiguous(memory_format=torch.channels_last), activations.second, activations.second_choice
+    )
     kernels = part["conv2.weight"].flatten(0, 1).contiguous(memory_format=torch.channels_last)
     with _exact_convolution():
         to_pooled, to_kernels, to_bias = torch.ops.aten.convolution_backward(
             to_second,
-            seen.pooled,
+            activations.pooled,
             kernels,
             [len(kernels)],
             [1, 1],
@@ -156,11 +158,11 @@ def backward(part: Part, seen: ImageActivations, slope: Tensor) -> dict[str, Ten
         )
     gradient["conv2.weight"] = to_kernels.reshape(num_models, -1)
     gradient["conv2.bias"] = to_bias.reshape(num_models, -1)
-    to_pooled = _one_by_one(torch.ops.aten.threshold_backward(to_pooled, seen.pooled, 0), num_models)
+    to_pooled = _one_by_one(torch.ops.aten.threshold_backward(to_pooled, activations.pooled, 0), num_models)
     gradient["conv1.bias"] = _column_sums(to_pooled.permute(0, 2, 3, 1).reshape(num_models, -1, CHANNELS[0]))
-    to_first = _unpool(to_pooled, seen.first, seen.first_choice)  # [M*B, 64, 22, 22], channels last
+    to_first = _unpool(to_pooled, activations.first, activations.first_choice)  # [M*B, 64, 22, 22], channels last
     to_first = to_first.permute(0, 2, 3, 1).reshape(num_models, -1, CHANNELS[0])
-    gradient["conv1.weight"] = torch.bmm(seen.patches.transpose(1, 2), to_first).transpose(1, 2)
+    gradient["conv1.weight"] = torch.bmm(activations.patches.transpose(1, 2), to_first).transpose(1, 2)
     return {name: values.reshape(num_models, -1) for name, values in gradient.items()}
 
 

@@ -25,7 +25,7 @@ Loss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """From predictions and targets, [..., B, A] each, to the loss [...] and its slope by the predictions [..., B, A]."""
 
 MODELS_PER_CALL = 16
-"""Models that are computed together; on the CPU always as many (`beliefs.fixed_shapes`)."""
+"""Models that are computed together; on the CPU always exactly this many (`beliefs.fixed_shapes`)."""
 
 _BUILDING = threading.Lock()
 """PyTorch's layers draw their initial weights from one generator for the whole process: one model is built at a time."""
@@ -203,13 +203,13 @@ def as_inputs(states: Any, shape: tuple[int, ...] | None = None) -> Tensor:
     """Inputs [S, ...] in float64 if they come so, checked to fit the range of float32 and of the given shape behind S."""
     inputs = as_float_tensor(states, "inputs")
     if inputs.dim() and not len(inputs):
-        raise InvalidInputError(f"inputs: there are none (shape {list(inputs.shape)}); give one row at least.")
+        raise InvalidInputError(f"inputs: there are none (shape {list(inputs.shape)}); give at least one row.")
     if inputs.dim() < 2:
         one = "; for one state pass states[None], a batch of one" if inputs.dim() == 1 else ""
         raise InvalidInputError(f"inputs: expected one row per state, [S, ...], got shape {list(inputs.shape)}{one}.")
     if 0 in inputs.shape:
         raise InvalidInputError(
-            f"inputs: states of shape {list(inputs.shape[1:])} hold no number; each needs one at least."
+            f"inputs: states of shape {list(inputs.shape[1:])} hold no number; each needs at least one."
         )
     check_size(inputs, "inputs", torch.finfo(torch.float32).max)
     if shape is not None and tuple(inputs.shape[1:]) != shape:

@@ -22,11 +22,11 @@ from cautious.beliefs.fixed_shapes import aligned
 from cautious.beliefs.networks.module import MODELS_PER_CALL, Loss, as_inputs, initial_weights, split_parameters
 
 ROUNDING = torch.finfo(torch.float32).eps
-"""What varies by less than this share of its mean is constant, if it comes in float32: the rest is rounding."""
+"""A float32 feature whose deviation is below this share of its mean counts as constant: the rest is rounding."""
 ENOUGH = 20
-"""From so many tries on, an action's own rewards say how much it varies."""
+"""Tries from which on the deviation of an action's own rewards is trusted (`deviations`)."""
 ROUNDING_FLOAT64 = 2.0**-45
-"""The same of features in float64, with room for the steps that they were computed in."""
+"""The same for float64 features; larger than float64's own rounding, because features are often computed in several steps."""
 
 
 @dataclass(frozen=True)
@@ -61,49 +61,50 @@ class Standardizer:
         scale = torch.where(deviation > rounding * mean.abs(), deviation, (deviation / ROUNDING).clamp(min=1.0))
         actions = None
         if each_action:
-            means, own = rewards.double().nanmean(dim=0), deviations(rewards)
+            means, action_deviations = rewards.double().nanmean(dim=0), deviations(rewards)
             smallest = shared_deviation(rewards) / (~rewards.isnan()).sum(dim=0)
-            scales = torch.where(own > ROUNDING * means.abs(), own, smallest)  # of a constant, any unit will do
+            varies = action_deviations > ROUNDING * means.abs()
+            scales = torch.where(varies, action_deviations, smallest)  # of a constant, any unit will do
             actions = tuple(zip(means.tolist(), scales.tolist(), strict=True))
         return cls(tuple(mean.tolist()), tuple(scale.tolist()), shared_deviation(rewards), actions)
 
     @classmethod
-    def read(cls, found: Any, num_features: int) -> Standardizer | None:
+    def read(cls, described: Any, num_features: int) -> Standardizer | None:
         """What `describe` wrote; None where it is something else."""
-        entries = found if isinstance(found, dict) else {}
+        entries = described if isinstance(described, dict) else {}
         shift, scale, reward, actions = (entries.get(name) for name in cls.__annotations__)
         lists = all(isinstance(part, list) and len(part) == num_features for part in (shift, scale))
         if not lists or not _numbers(*shift) or not _numbers(*scale, reward) or min(*scale, reward) <= 0:  # type: ignore[misc]
             return None
         if actions is not None and not _is_pairs(actions):
             return None
-        own = None if actions is None else tuple((mean, deviation) for mean, deviation in actions)
-        return cls(tuple(shift), tuple(scale), reward, own)  # type: ignore[arg-type]
+        pairs = None if actions is None else tuple((mean, deviation) for mean, deviation in actions)
+        return cls(tuple(shift), tuple(scale), reward, pairs)  # type: ignore[arg-type]
 
     def describe(self) -> dict[str, Any]:
-        """As a file has it."""
-        own = {} if self.actions is None else {"actions": [list(pair) for pair in self.actions]}
-        return {"shift": list(self.shift), "scale": list(self.scale), "reward": self.reward, **own}
+        """As plain values for JSON."""
+        actions = {} if self.actions is None else {"actions": [list(pair) for pair in self.actions]}
+        return {"shift": list(self.shift), "scale": list(self.scale), "reward": self.reward, **actions}
 
 
 def deviations(rewards: Tensor) -> Tensor:
-    """The deviation of each action's own rewards, [S, A] -> [A], float64; NaN is no reward.
+    """The standard deviation of each action's own rewards, [S, A] -> [A], float64; NaN entries are left out.
 
-    Three equal rewards are no certainty: for an action with few tries, n < `ENOUGH`, at least 1/n of the deviation of all
-    rewards, by which one more try could have moved its mean.
+    An action with few tries, n < `ENOUGH`, may have equal rewards by chance. Its deviation is at least 1/n of that of all
+    rewards: about how far one more try could move its mean.
     """
     known = ~rewards.isnan()
     count = known.sum(dim=0)
     centred = torch.where(known, rewards.double() - rewards.double().nanmean(dim=0), 0.0)
-    own = (centred.square().sum(dim=0) / count).sqrt()
-    return torch.maximum(own, torch.where(count < ENOUGH, shared_deviation(rewards) / count, 0.0))
+    observed = (centred.square().sum(dim=0) / count).sqrt()
+    return torch.maximum(observed, torch.where(count < ENOUGH, shared_deviation(rewards) / count, 0.0))
 
 
 def shared_deviation(rewards: Tensor) -> float:
     """The deviation of all rewards known, 1 where all are the same but for rounding."""
-    paid = rewards[~rewards.isnan()].double()
-    spread = float(paid.std(correction=0))
-    return spread if spread > ROUNDING * abs(float(paid.mean())) else 1.0
+    known = rewards[~rewards.isnan()].double()
+    spread = float(known.std(correction=0))
+    return spread if spread > ROUNDING * abs(float(known.mean())) else 1.0
 
 
 def _is_pairs(actions: Any) -> bool:
@@ -128,6 +129,7 @@ class VectorNetwork:
         {"cpu": (MODELS_PER_CALL, 64), "cuda": (MODELS_PER_CALL, 1024)}
     )
     rows_per_call = 64
+    fewest_rows = 8
     blocks_per_task = 16
 
     def __init__(
@@ -149,10 +151,10 @@ class VectorNetwork:
         )
         self.reward_scale = self.units.reward
         """What all rewards are divided by, where they have one unit."""
-        own = self.units.actions
-        self.action_units = None if own is None else torch.tensor(own, dtype=torch.float32).T
+        action_units = self.units.actions
+        self.action_units = None if action_units is None else torch.tensor(action_units, dtype=torch.float32).T
         """Mean and deviation of each action's rewards, [2, A], where each has its own."""
-        rewards_in = self.reward_scale if own is None else own
+        rewards_in = self.reward_scale if action_units is None else action_units
         self.constants = (self._shift, self._scale, torch.tensor(rewards_in, dtype=torch.float64))
         """Numbers beside weights and data that training depends on."""
 
@@ -195,12 +197,23 @@ class VectorNetwork:
         Layers are as wide as whole cache lines, with units of weight 0 beside their own: narrower ones may round a row by its
         position among the others.
         """
+        return self.predict_by(self.layers_of(parameters), *states)
+
+    def layers_of(self, parameters: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Each layer's bias [M, 1, out] and kernel [M, in, out], as wide as whole cache lines, from weights [M, P]."""
         part = split_parameters(parameters, self._shapes)
-        seen = aligned(states[0], 1).expand(len(parameters), -1, -1)
-        for number, (kernel, bias) in enumerate(zip(part[::2], part[1::2], strict=True)):
-            seen = torch.baddbmm(aligned(bias, 1).unsqueeze(1), seen, aligned(kernel, 1, 2).transpose(1, 2))
-            seen = seen.relu_() if 2 * number + 2 < len(part) else seen
-        predictions = seen[..., : self.num_actions]
+        return [
+            (aligned(bias, 1).unsqueeze(1), aligned(kernel, 1, 2).transpose(1, 2))
+            for kernel, bias in zip(part[::2], part[1::2], strict=True)
+        ]
+
+    def predict_by(self, layers: list[tuple[Tensor, Tensor]], *states: Tensor) -> Tensor:
+        """As `predict`, by what `layers_of` returned: a single row takes longer to lay weights out for than to predict."""
+        activations = aligned(states[0], 1).expand(len(layers[0][0]), -1, -1)
+        for number, (bias, kernel) in enumerate(layers, start=1):
+            activations = torch.baddbmm(bias, activations, kernel)
+            activations = activations.relu_() if number < len(layers) else activations
+        predictions = activations[..., : self.num_actions]
         if self.action_units is None:
             return predictions * self.reward_scale
         mean, deviation = self.action_units.to(predictions.device)
@@ -214,14 +227,14 @@ class VectorNetwork:
         """
         part = split_parameters(parameters, self._shapes)
         kernels, biases = part[::2], part[1::2]  # [M, out, in], [M, out]
-        seen = [inputs]
+        activations = [inputs]
         for number, (kernel, bias) in enumerate(zip(kernels, biases, strict=True)):
-            following = torch.baddbmm(bias.unsqueeze(1), seen[-1], kernel.transpose(1, 2))
-            seen.append(following.relu_() if number < len(kernels) - 1 else following)
-        losses, slope = loss(seen.pop(), targets)
+            following = torch.baddbmm(bias.unsqueeze(1), activations[-1], kernel.transpose(1, 2))
+            activations.append(following.relu_() if number < len(kernels) - 1 else following)
+        losses, slope = loss(activations.pop(), targets)
         gradients: list[Tensor] = []
         for kernel in reversed(kernels):
-            before = seen.pop()
+            before = activations.pop()
             gradients[:0] = [torch.bmm(slope.transpose(1, 2), before).flatten(1), slope.sum(dim=1)]
             slope = torch.ops.aten.threshold_backward(torch.bmm(slope, kernel), before, 0)  # zero where the ReLU is
         return losses, torch.cat(gradients, dim=1)

@@ -1,1 +1,1 @@
-"""Training many models at once: problems, loop, checkpoints and sharding."""
+"""Training many models at once: problems, loop, state and checkpoints."""

@@ -12,31 +12,29 @@ beside it, in whichever shard, after whichever interruption.
 
 from __future__ import annotations
 
-import ctypes
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from cautious.beliefs.fixed_shapes import loss_and_gradient
+from cautious.beliefs.fixed_shapes import filled_up
 from cautious.beliefs.kernels import triton_available
-from cautious.beliefs.training.sharding import ShardExecutor, TrainingJob, balanced_shard_size, partition_models
 from cautious.beliefs.training.state import (
     BETA_1,
     BETA_2,
     EPSILON,
     Checkpoints,
     MiniBatch,
+    ShardExecutor,
+    TrainingJob,
     TrainingProblem,
     TrainingSettings,
     TrainState,
 )
-from cautious.parallel import parallel_map
+from cautious.parallel import freed_memory_kept, parallel_map
 from cautious.progress import Progress, ProgressTracker
 from cautious.seeding import derive_seed
 from cautious.validation import parse_count
@@ -106,6 +104,58 @@ def _default_shard_size(job: TrainingJob, executor: ShardExecutor | None) -> int
     )
 
 
+class EnsembleExecutor(Protocol):
+    """What trains a whole ensemble: `experiments.executors.executor.Executor`."""
+
+    def device(self, name: str) -> torch.device:
+        """The device that "auto", "cpu" or "cuda" stands for."""
+        ...
+
+    def train(
+        self,
+        problem: TrainingProblem,
+        settings: TrainingSettings,
+        *,
+        device: torch.device | str,
+        checkpoint_dir: Path | None,
+        progress: Progress | None = None,
+    ) -> Any:
+        """Train all models; `models` of what it returns are what `train` returns."""
+        ...
+
+
+def balanced_shard_size(num_models: int, most: int, num_workers: int, multiple: int = 1) -> int:
+    """Models per shard, at most `most`, such that all workers are busy to the end: as few rounds as possible, all even.
+
+    >>> balanced_shard_size(24, 16, 2), balanced_shard_size(64, 16, 3), balanced_shard_size(2000, 16, 2)
+    (12, 11, 16)
+
+    Args:
+        num_models: M.
+        most: What one worker trains well together.
+        num_workers: How many work at once.
+        multiple: The size is a multiple of it.
+    """
+    num_rounds = -(-num_models // (most * num_workers))
+    fair = -(-num_models // (num_rounds * num_workers))
+    return min(most, -(-fair // multiple) * multiple)
+
+
+def partition_models(num_models: int, size: int, begun: Sequence[range] = ()) -> list[range]:
+    """All models in order: those that were begun together stay together, the others are divided into shards of `size`.
+
+    >>> partition_models(10, 4, [range(2, 5)])
+    [range(0, 2), range(2, 5), range(5, 9), range(9, 10)]
+    """
+    shards: list[range] = []
+    first = 0
+    for kept in [*begun, range(num_models, num_models)]:
+        shards += [range(start, min(start + size, kept.start)) for start in range(first, kept.start, size)]
+        shards += [kept] if kept else []
+        first = kept.stop
+    return shards
+
+
 def _train_here(
     job: TrainingJob, shards: list[range], checkpoints: Checkpoints | None, tracker: ProgressTracker
 ) -> list[TrainState]:
@@ -133,22 +183,23 @@ def _train_elsewhere(
 ) -> list[TrainState]:
     """By an executor: this process writes each shard when it comes back, and does not give out one that is finished."""
     home, num_epochs = torch.device("cpu"), job.settings.num_epochs
-    found = {} if checkpoints is None else {number: checkpoints.load(one, home) for number, one in enumerate(shards)}
-    begun = {number: state for number, state in found.items() if state is not None}
+    loaded = {} if checkpoints is None else {number: checkpoints.load(one, home) for number, one in enumerate(shards)}
+    begun = {number: state for number, state in loaded.items() if state is not None}
     done = {number: state for number, state in begun.items() if state.epoch >= num_epochs}
     tracker.report_all({number: state.epoch for number, state in begun.items()}, num_epochs)
     missing = [number for number in range(len(shards)) if number not in done]
 
-    def finished(place: int, state: TrainState) -> None:
+    # An executor counts the shards that it was given, which are the missing ones.
+    def finished(index: int, state: TrainState) -> None:
         if checkpoints is not None:
             checkpoints.save(state)
-        done[missing[place]] = state
-        tracker.report(missing[place], state.epoch, num_epochs)
+        done[missing[index]] = state
+        tracker.report(missing[index], state.epoch, num_epochs)
 
     if missing:
         work = [begun.get(number) or shards[number] for number in missing]
         executor.train_shards(
-            job, work, lambda place, epochs: tracker.report(missing[place], epochs, num_epochs), finished
+            job, work, lambda index, epochs: tracker.report(missing[index], epochs, num_epochs), finished
         )
     return [done[number] for number in range(len(shards))]
 
@@ -172,17 +223,16 @@ def train_shard(
     state = begun.to(device) if isinstance(begun, TrainState) else TrainState.fresh(problem, settings, begun, device)
     sampler = BatchSampler(problem, settings.seed, state.models, device)
     checkpointer = _Checkpointer(state, save, report)
-    train_epochs = getattr(problem, "train_epochs", None)
-    num_epochs = 1
+    num_epochs = 1  # of the next call of `problem.train_epochs`; grows until a call takes about a second
     report(state.epoch)
-    unfinished = state.epoch < settings.num_epochs
+    unfinished = state.epoch < settings.num_epochs  # a shard that was finished before is not written again
     while state.epoch < settings.num_epochs:
         started = time.monotonic()
         # A kernel that trains whole epochs cannot resume in the middle of one: the plain path finishes it first.
-        if train_epochs is None or state.batch:
+        if problem.train_epochs is None or state.batch:
             train_epoch(problem, settings, state, sampler, checkpointer.report_if_due)
         else:
-            train_epochs(state, settings, min(num_epochs, settings.num_epochs - state.epoch))
+            problem.train_epochs(state, settings, min(num_epochs, settings.num_epochs - state.epoch))
         checkpointer.report_and_save()
         num_epochs = _epochs_per_call(num_epochs, time.monotonic() - started, settings.num_epochs)
     if unfinished:
@@ -206,17 +256,75 @@ def train_epoch(
 ) -> None:
     """One pass over all samples in each model's own order, or the rest of one."""
     num_batches = settings.num_batches(problem.num_samples)
+    # A resumed epoch begins at the batch that was next when it was interrupted: the order of the samples is a function of the
+    # epoch, so nothing of it has to be saved.
     for batch in sampler.batches(state.epoch, settings.batch_size, state.batch):
-        if state.batch:
+        if state.batch:  # not before the first step: the caller reports between epochs
             between_steps()
-        losses, gradient = loss_and_gradient(problem, state.parameters, batch, state.models)
+        losses, gradient = loss_and_gradient_in_blocks(problem, state.parameters, batch, state.models)
         state.batch += 1
-        step = state.epoch * num_batches + state.batch
+        step = state.epoch * num_batches + state.batch  # counted from 1 since the start, for Adam's bias correction
         adam_step(state, gradient, step, settings.learning_rate, settings.weight_decay)
         state.running += losses * batch.samples.shape[1]  # the last batch may be smaller: weighted by its size
     state.losses = state.running / problem.num_samples
     state.running = torch.zeros_like(state.losses)
     state.epoch, state.batch = state.epoch + 1, 0
+
+
+class Block(NamedTuple):
+    """Some of a shard's models, and where they stand in a call."""
+
+    models: slice
+    """Which of the shard's models."""
+    offset: int
+    """The position of the first of them."""
+
+
+def blocks_of(models: range, size: int) -> Iterator[Block]:
+    """Consecutive models, cut at multiples of `size`.
+
+    >>> [(block.models, block.offset) for block in blocks_of(range(3, 9), 4)]
+    [(slice(0, 1, None), 3), (slice(1, 5, None), 0), (slice(5, 6, None), 0)]
+    """
+    first = models.start
+    while first < models.stop:
+        following = min((first // size + 1) * size, models.stop)
+        yield Block(slice(first - models.start, following - models.start), first % size)
+        first = following
+
+
+def loss_and_gradient_in_blocks(
+    problem: TrainingProblem, parameters: Tensor, batch: MiniBatch, models: range
+) -> tuple[Tensor, Tensor]:
+    """`TrainingProblem.loss_and_gradient` for all models of a shard; on the CPU in calls of one shape (`beliefs.fixed_shapes`).
+
+    A block has `models_per_call` models, and each model a fixed position in its block: its number modulo the block's size. So
+    its bits do not depend on which models are in the shard.
+
+    Args:
+        problem: What is trained.
+        parameters: [M, P].
+        batch: What each of the M models sees.
+        models: Their numbers in the ensemble.
+
+    Returns:
+        Losses [M] and gradients [M, P].
+    """
+    if parameters.device.type != "cpu":
+        return problem.loss_and_gradient(parameters, batch)
+    size = problem.models_per_call
+    if len(models) == size and models.start % size == 0:  # as usual: nothing to fill up, nothing to copy
+        return problem.loss_and_gradient(parameters, batch)
+    losses, gradients = [], []
+    for block, offset in blocks_of(models, size):
+        # The missing models of a block are copies of its first one; their losses and gradients are dropped below.
+        parts = (parameters, *(part for part in batch if part is not None))
+        weights, *rest = (filled_up(part[block], size, offset) for part in parts)
+        loss, gradient = problem.loss_and_gradient(weights, MiniBatch(*rest))
+        kept = slice(offset, offset + block.stop - block.start)
+        losses.append(loss[kept])
+        gradients.append(gradient[kept])
+    return torch.cat(losses), torch.cat(gradients)
 
 
 def adam_step(state: TrainState, gradient: Tensor, step: int, learning_rate: float, weight_decay: float) -> None:
@@ -257,6 +365,7 @@ class BatchSampler:
             return torch.tensor([derive_seed(seed, address, model) for model in models], device=device)
 
         self._order_seeds = seeds("shuffle")
+        # "coin" is the earlier name of the help bit. It stays: another address would give other bits and so other models.
         self._help_bit_seeds = seeds("coin") if problem.uses_help_bit else None
 
     def batches(self, epoch: int, size: int, first: int = 0) -> Iterator[MiniBatch]:
@@ -271,6 +380,7 @@ class BatchSampler:
 
 def shuffles(model_seeds: Tensor, epoch: int, num_samples: int) -> Tensor:
     """Each model's order of the samples in one epoch, [M, samples], from seeds [M], int64."""
+    # Stable, so that two samples of equal hash have one order on every device.
     return torch.argsort(_hashes(model_seeds, epoch, num_samples), dim=1, stable=True)
 
 
@@ -325,10 +435,10 @@ class _Checkpointer:
     def report_and_save(self) -> None:
         """Report; save, if the last time was a while ago, or if the report raises to stop the training."""
         try:
-            if self._state.parameters.is_cuda:
+            if self._state.parameters.is_cuda:  # calls return before the GPU has worked: wait, so that times are true
                 torch.cuda.synchronize(self._state.parameters.device)
             self._report(self._state.epoch)
-        except BaseException:
+        except BaseException:  # Ctrl-C too: what was trained is kept, and the same call resumes there
             self.save()
             raise
         self._reported = time.monotonic()
@@ -346,27 +456,3 @@ def _epochs_per_call(num_epochs: int, seconds: float, most: int) -> int:
     """How many epochs the next call may take, where `num_epochs` took so many seconds: at most four times as many."""
     share = CALL_SECONDS / max(seconds, 1e-3)
     return max(1, min(int(num_epochs * min(share, 4)), most))
-
-
-@contextmanager
-def freed_memory_kept() -> Iterator[None]:
-    """Let glibc keep freed memory of up to 1 GiB while models train; nothing happens with other C libraries.
-
-    A training step allocates and frees the same few megabytes over and over. Giving the pages back and faulting them in again
-    made training on the CPU slower, by a fifth for images and a tenth for driving. The setting is the process's, so it lasts
-    only as long as the training; afterwards the thresholds are the largest that glibc chooses by itself, and what was kept
-    goes back to the system.
-    """
-    library: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
-    if not hasattr(library, "mallopt") or not hasattr(library, "malloc_trim"):
-        yield
-        return
-    trim_threshold, mmap_threshold = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
-    library.mallopt(trim_threshold, 2**30)
-    library.mallopt(mmap_threshold, 2**30)
-    try:
-        yield
-    finally:
-        library.mallopt(mmap_threshold, 2**25)
-        library.mallopt(trim_threshold, 2**26)
-        library.malloc_trim(0)

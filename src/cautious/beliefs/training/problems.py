@@ -93,6 +93,7 @@ class ModuleTrainingProblem:
     uses_help_bit = False
     shard_size: Mapping[str, int] = MappingProxyType({"cpu": MODELS_PER_CALL, "cuda": 256})
     models_per_call = MODELS_PER_CALL
+    train_epochs = None
 
     def __init__(
         self,
@@ -165,6 +166,7 @@ class ImageTrainingProblem:
     name = ImageNetwork.name
     shard_size: Mapping[str, int] = MappingProxyType({"cpu": 2, "cuda": 256})
     models_per_call = 1  # one model's convolutions are also quicker than those of two side by side
+    train_epochs = None
 
     def __init__(
         self,
@@ -238,11 +240,11 @@ class ImageTrainingProblem:
             part = slice(first, first + CHUNK[parameters.device.type])
             samples = batch.samples[:, part]
             help_bits = None if batch.help_bits is None else batch.help_bits[:, part]
-            seen = self.network.forward(parameters, self._images[samples], help_bits)
+            activations = self.network.forward(parameters, self._images[samples], help_bits)
             targets = self._rewards[0 if help_bits is None else help_bits, samples]  # [M, b, A]
-            loss, slope = squared_error(seen.predictions, targets, self._loss_weights, size)
+            loss, slope = squared_error(activations.predictions, targets, self._loss_weights, size)
             losses += loss
-            gradient += self.network.backward(parameters, seen, slope)
+            gradient += self.network.backward(parameters, activations, slope)
         return losses, gradient
 
 
@@ -299,8 +301,8 @@ class DrivingTrainingProblem:
         samples = batch.samples
         weights = parameters.new_zeros(self.num_samples, len(parameters))
         weights.scatter_(0, self._inputs.place[samples].T, 1 / samples.shape[1])  # [P, M]
-        seen = forward(parameters, self._inputs)
-        errors = seen.predictions - self._targets
+        activations = forward(parameters, self._inputs)
+        errors = activations.predictions - self._targets
         slope = 2 * errors * weights
         losses = (errors.square() * weights).T.contiguous().sum(dim=1)
-        return losses, backward(parameters, self._inputs, seen, slope)
+        return losses, backward(parameters, self._inputs, activations, slope)

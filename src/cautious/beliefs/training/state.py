@@ -1,11 +1,11 @@
-"""What training is made of: settings, a problem, models in the middle of training, and their checkpoints."""
+"""What training is made of: settings, a problem, models in the middle of training, their checkpoints, and who trains them."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -17,6 +17,7 @@ from torch import Tensor
 from cautious.beliefs.fixed_shapes import filled_up
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.io.arrays import FORMAT, checksum_of, load_json, load_tensors, pick, save_json, save_tensors
+from cautious.progress import Progress
 from cautious.seeding import check_seed, make_rng
 from cautious.validation import as_number, parse_count
 
@@ -62,12 +63,7 @@ class MiniBatch(NamedTuple):
 
 
 class TrainingProblem(Protocol):
-    """A network with the data and the loss that it is trained on, for any number of models at once.
-
-    It may also train several epochs by itself, as the driving kernels do: then it has
-    `train_epochs(state, settings, num_epochs)`, which advances the state as that many plain epochs would, however they are
-    divided into calls; None where it cannot.
-    """
+    """A network with the data and the loss that it is trained on, for any number of models at once."""
 
     name: str
     num_samples: int
@@ -80,6 +76,15 @@ class TrainingProblem(Protocol):
     """How many models to train together, by kind of device."""
     models_per_call: int
     """How many models every call of `loss_and_gradient` has on the CPU (`beliefs.fixed_shapes`)."""
+
+    @property
+    def train_epochs(self) -> Callable[[TrainState, TrainingSettings, int], None] | None:
+        """Trains several epochs at once, as the driving kernels do; None where the loop takes them step by step.
+
+        Called with (state, settings, number of epochs): it advances the state as that many plain epochs would, however
+        they are divided into calls.
+        """
+        ...
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
         """Initial weights of one model, [P]."""
@@ -122,6 +127,7 @@ class TrainState:
         cls, problem: TrainingProblem, settings: TrainingSettings, models: range, device: torch.device
     ) -> TrainState:
         """Initial weights, each model's from its own random stream."""
+        # Drawn on the CPU, whatever the device, so that every device starts from the same weights.
         weights = np.stack([problem.init(make_rng(settings.seed, "init", model)) for model in models])
         parameters = torch.from_numpy(weights.astype(np.float32))
         zeros, losses = torch.zeros_like(parameters), torch.full((len(models),), torch.nan, dtype=torch.float32)
@@ -157,19 +163,20 @@ class Checkpoints:
             "data": problem.fingerprint,
             **asdict(settings),
         }
+        # Written before the first shard: a folder with shards always says which run they belong to.
         path = self._folder / "training.json"
         if path.exists():
             self._refuse_if_different(load_json(path))
         else:
             save_json(path, self._run)
 
-    def _refuse_if_different(self, found: Any) -> None:
-        there = found if isinstance(found, dict) else {}
+    def _refuse_if_different(self, content: Any) -> None:
+        there = content if isinstance(content, dict) else {}
         differing = [name for name, value in self._run.items() if there.get(name) != value]
         if differing:
             what = ", ".join(f"{name} is {there.get(name)!r} there and {self._run[name]!r} here" for name in differing)
             raise BadFileError(
-                f"{self._folder}: holds checkpoints of another experiment ({what}); choose another folder or delete it."
+                f"{self._folder}: holds checkpoints of another training run ({what}); choose another folder or delete it."
             )
 
     def _path(self, models: range) -> Path:
@@ -182,6 +189,7 @@ class Checkpoints:
 
     def begun(self) -> list[range]:
         """Models of the shards that are there, in order, whatever their sizes; of two that overlap, the first."""
+        # Sizes are those of the call that began them: one on other hardware resumes them as they are.
         names = [FILE_NAME.fullmatch(path.name) for path in self._folder.iterdir()]
         shards: list[range] = []
         for first, last in sorted((int(name[1]), int(name[2])) for name in names if name):
@@ -212,3 +220,36 @@ class Checkpoints:
         if not torch.equal(pick(tensors, "identity", path), self._identity(models)):
             raise BadFileError(f"{path}: a checkpoint of other models than its name says; delete it, or the folder.")
         return TrainState(models, tensors, epoch, device)
+
+
+class TrainingJob(NamedTuple):
+    """What is trained, how, and on what kind of device."""
+
+    problem: TrainingProblem
+    settings: TrainingSettings
+    device: torch.device
+
+
+class ShardExecutor(Protocol):
+    """Workers elsewhere: other processes, other machines. All executors give bitwise identical results."""
+
+    def num_workers(self, device: torch.device) -> int:
+        """How many shards are trained at the same time."""
+        ...
+
+    def train_shards(
+        self,
+        job: TrainingJob,
+        shards: Sequence[range | TrainState],
+        report: Progress,
+        finished: Callable[[int, TrainState], None],
+    ) -> None:
+        """Train all shards, in any order.
+
+        Args:
+            job: What they have in common.
+            shards: For each, models to start with, or a shard to resume.
+            report: Called now and then with (number of a shard, epochs done).
+            finished: Called with (number of a shard, the shard on the CPU) as soon as it is done.
+        """
+        ...

@@ -21,6 +21,17 @@ SPREAD = (0.02, 0.35, 1.2)
 """How much the models disagree about one step on each way (standard deviation of the reward)."""
 
 
+EXPLANATION = f"""\
+A courier starts at the depot; delivering to the customer pays 1. Two hundred reward models say what a step on each route pays:
+  ring road    {STEPS[0]} steps; the models agree (standard deviation {SPREAD[0]:g} per step)
+  river path   {STEPS[1]} steps; they differ somewhat ({SPREAD[1]:g})
+  old town     {STEPS[2]} step; they differ a lot ({SPREAD[2]:g}), though it is the shortest
+An ordinary courier (10-of-10) follows the mean of the models; the smaller k is, the more the worst of them count. Nothing marks
+the ring road as the safe one.
+"""
+"""The example in words, for the command line."""
+
+
 class Courier(NamedTuple):
     """The world, and what M reward models say about it."""
 

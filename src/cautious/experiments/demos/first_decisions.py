@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from cautious.beliefs.ensemble import SHIPPED, RewardEnsemble
 from cautious.evaluation.image_behaviour import behaviour
+from cautious.experiments.store import Store
 from cautious.progress import TitledProgress, titled
 from cautious.solvers.solve import solve_bandit
 from cautious.worlds.data import load_images
@@ -26,11 +28,22 @@ class DemoResult(NamedTuple):
     """How often it names the right digit; None where there is none."""
 
 
+STAGE = "first-decisions"
+"""Where the demo keeps them, for its report."""
+
+
+def save_first_decisions(store: Store, results: Sequence[DemoResult]) -> None:
+    """Keep the results with a run."""
+    num_models = RewardEnsemble.load(SHIPPED / "ask-for-help").num_models
+    sets = [result._asdict() for result in results]
+    store.save(STAGE, {"levels": list(LEVELS), "num_models": num_models, "sets": sets})
+
+
 def first_decisions(num_images: int = 200, progress: TitledProgress | None = None) -> list[DemoResult]:
     """Behaviour on digits, which are familiar, and on clothes, which are novel, in the single-state regime."""
     belief = RewardEnsemble.load(SHIPPED / "ask-for-help")
     task = image_task("ask-for-help")
-    found = []
+    decisions = []
     for name in ("digits", "fashion"):
         images = load_images(name, data=EMBEDDED)
         rewards = belief.rewards(images.images[:num_images], progress=titled(progress, f"predicting, {name}"))
@@ -38,5 +51,5 @@ def first_decisions(num_images: int = 200, progress: TitledProgress | None = Non
         labels = images.labels[:num_images] if name == "digits" else None
         measured = behaviour(solution.policy, task.help_action, labels)
         correct = measured["correct_probability"].tolist() if labels is not None else None
-        found.append(DemoResult(name, len(rewards[0]), measured["help_probability"].tolist(), correct))
-    return found
+        decisions.append(DemoResult(name, len(rewards[0]), measured["help_probability"].tolist(), correct))
+    return decisions

@@ -10,17 +10,12 @@ import torch
 
 from cautious.beliefs.ensemble import DESCRIPTION, RewardEnsemble, shipped_folder
 from cautious.errors import MissingFileError
-from cautious.experiments.driving.experiment import experiment_at, load_or_train
-from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
 from cautious.progress import TitledProgress, titled
 from cautious.seeding import make_rng
 from cautious.solvers.solve import solve_mdp
-from cautious.worlds.driving import DrivingWorld, driving_world, pick
+from cautious.worlds.driving import DrivingWorld, draw_index, driving_world
 from cautious.worlds.driving_rules import START, DrivingState, step_events
-
-KNOWN_RUNS = (Path("demo"), Path("runs/driving-small"), Path("runs/driving-paper"))
-"""Default folders of other commands, which may hold a belief about driving."""
 
 
 class Frame(NamedTuple):
@@ -40,26 +35,23 @@ class Drive(NamedTuple):
 
     title: str
     frames: list[Frame]
+    long_run: Frame
+    """The end of a drive of `LONG` steps, which begins as this one: a short drive says little about how often a policy hits."""
 
 
-def trained_belief(folder: Path | None, out: Path, progress: TitledProgress | None) -> RewardEnsemble:
-    """The reward models of a run; without one, those in `out` or in a default folder, or else trained and saved in `out`."""
-    if folder is not None:
-        if (folder / "belief").is_dir():
-            return RewardEnsemble.load(folder / "belief")
-        if ((place := shipped_folder(folder)) / DESCRIPTION).exists():
-            return RewardEnsemble.load(place)
-        raise MissingFileError(
-            f"{folder}: holds no trained belief; pass the folder of a finished driving run, or 'driving' for the one that "
-            "comes with the package."
-        )
-    for known in (out, *KNOWN_RUNS):
-        if (known / "belief" / DESCRIPTION).exists():
-            return RewardEnsemble.load(known / "belief")
-    experiment = experiment_at("demo")
-    store = Store.create(out, "driving", experiment.as_settings())
-    with store.locked():
-        return load_or_train(experiment, store, experiment.default_probability, progress=progress)
+LONG = 10_000
+
+
+def trained_belief(folder: Path) -> RewardEnsemble:
+    """The reward models of a driving run, or those with that name in the package."""
+    if (folder / "belief").is_dir():
+        return RewardEnsemble.load(folder / "belief")
+    if ((place := shipped_folder(folder)) / DESCRIPTION).exists():
+        return RewardEnsemble.load(place)
+    raise MissingFileError(
+        f"{folder}: holds no trained belief; pass the folder of a finished driving run, or 'driving' for the one that "
+        "comes with the package."
+    )
 
 
 def drive_both(
@@ -72,12 +64,13 @@ def drive_both(
 ) -> list[Drive]:
     """Solve the levels on the novel world and drive each policy from the start, with common random numbers."""
     world = driving_world(novel=True, appearance_probability=probability)
-    tell = titled(progress, "solving")
-    solution = solve_mdp(world.mdp, ensemble.rewards(world), levels, sampling="exact", progress=tell)
-    return [
-        Drive(str(level), sample_drive(world, policy, num_steps, make_rng(seed, "drive")))
-        for level, policy in zip(levels, solution.policy, strict=True)
-    ]
+    report = titled(progress, "solving")
+    solution = solve_mdp(world.mdp, ensemble.rewards(world), levels, sampling="exact", progress=report)
+    drives = []
+    for level, policy in zip(levels, solution.policy, strict=True):
+        frames = sample_drive(world, policy, max(LONG, num_steps), make_rng(seed, "drive"))
+        drives.append(Drive(str(level), frames[: num_steps + 1], frames[LONG]))
+    return drives
 
 
 def sample_drive(world: DrivingWorld, policy: torch.Tensor, num_steps: int, rng: np.random.Generator) -> list[Frame]:
@@ -85,7 +78,7 @@ def sample_drive(world: DrivingWorld, policy: torch.Tensor, num_steps: int, rng:
     state, distance, collisions, frames = world.index(START), 0, 0, []
     for _ in range(num_steps + 1):
         action_number, world_number = rng.random(2)
-        action = pick(policy[state].numpy(), action_number)
+        action = draw_index(policy[state].numpy(), action_number)
         frames.append(Frame(world.states[state], world.actions[action], distance, collisions))
         following = world.sample_next(state, action, world_number)
         happened = step_events(world.states[state], world.states[following])

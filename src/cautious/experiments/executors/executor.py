@@ -49,7 +49,7 @@ class Executor(Protocol):
         settings: TrainingSettings,
         *,
         device: torch.device | str,
-        checkpoint_dir: Path,
+        checkpoint_dir: Path | None,
         progress: Progress | None = None,
     ) -> Training:
         """Train an ensemble, resuming from `checkpoint_dir` (`beliefs.training.loop.train`)."""
@@ -97,7 +97,7 @@ class LocalExecutor:
         settings: TrainingSettings,
         *,
         device: torch.device | str,
-        checkpoint_dir: Path,
+        checkpoint_dir: Path | None,
         progress: Progress | None = None,
     ) -> Training:
         """Train in this process."""

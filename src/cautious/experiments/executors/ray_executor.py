@@ -30,21 +30,22 @@ import ray
 import ray.exceptions
 import torch
 
-from cautious.beliefs.training.loop import freed_memory_kept, train, train_shard
+from cautious.beliefs.training.loop import train, train_shard
 from cautious.beliefs.training.problems import ImageTrainingProblem
-from cautious.beliefs.training.sharding import TrainingJob
-from cautious.beliefs.training.state import MiniBatch, TrainingProblem, TrainingSettings, TrainState
+from cautious.beliefs.training.state import MiniBatch, TrainingJob, TrainingProblem, TrainingSettings, TrainState
 from cautious.errors import CautiousError, ClusterError, ClusterWarning, InvalidInputError
 from cautious.experiments.executors.executor import Piece, Result, Shared, Training
 from cautious.experiments.store import hardware_name, package_versions
-from cautious.parallel import single_threaded
+from cautious.parallel import freed_memory_kept, single_threaded
 from cautious.progress import Progress, TitledProgress, titled
-from cautious.validation import as_device
+from cautious.validation import check_device
 
 RETRIES = 5
 """How often a piece is started again when its worker dies."""
 POLL_SECONDS = 1.0
 """How often the driver looks for results, progress and a request to stop; and how often a worker reports its progress."""
+FEWEST_WAITING = 64
+"""Pieces that are given out at a time, or four per worker if these are more: what waits lies in the cluster's memory."""
 MAX_CALLS = 4
 """Trainings, or whole runs, that run at the same time: each keeps its data in the driver's memory."""
 CONNECT_SECONDS = 30.0
@@ -101,7 +102,7 @@ class RayExecutor:
         settings: TrainingSettings,
         *,
         device: torch.device | str,
-        checkpoint_dir: Path,
+        checkpoint_dir: Path | None,
         progress: Progress | None = None,
     ) -> Training:
         """Train shards on all workers, as many at once as there are workers."""
@@ -124,12 +125,12 @@ class RayExecutor:
         progress: TitledProgress | None = None,
     ) -> Iterator[tuple[Piece, Result]]:
         """Yield pieces as they are finished, with one progress bar for all of them."""
-        tell = titled(progress, title) or (lambda done, total: None)
-        tell(0, len(pieces))
+        show = titled(progress, title) or (lambda done, total: None)
+        show(0, len(pieces))
         results = self.run_tasks(work, shared, pieces, torch.device(device))
         for done, (number, result) in enumerate(results, start=1):
             yield pieces[number], result.value
-            tell(done, len(pieces))
+            show(done, len(pieces))
 
     def run_all(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
         """Each call in a thread of the driver, so that their tasks fill the cluster; one that fails stops all."""
@@ -167,12 +168,16 @@ class RayExecutor:
         shared_reference, call = ray.put(shared), next(self._num_calls)
         task = ray.remote(run_piece).options(max_retries=RETRIES, scheduling_strategy="SPREAD", **NEEDS[device.type])
         versions = package_versions()
-        waiting = {}
-        for number, piece in enumerate(pieces):
-            tell = None if report is None else PieceProgress(self._progress_actor, call, number)
-            waiting[task.remote(work, shared_reference, piece, tell, device.type, versions)] = number
-        while waiting:
-            ready, _ = ray.wait(list(waiting), timeout=POLL_SECONDS)
+        waiting: dict[Any, int] = {}
+        coming = iter(enumerate(pieces))
+        most = max(FEWEST_WAITING, 4 * self.num_workers(device))
+        while True:
+            for number, piece in itertools.islice(coming, most - len(waiting)):
+                piece_progress = None if report is None else PieceProgress(self._progress_actor, call, number)
+                waiting[task.remote(work, shared_reference, piece, piece_progress, device.type, versions)] = number
+            if not waiting:
+                return
+            ready, _ = ray.wait(list(waiting), num_returns=1, timeout=POLL_SECONDS)
             if self._cancelled.is_set():
                 raise CancelledError
             for reference in ready:
@@ -377,7 +382,7 @@ def run_piece(
         versions: Of the packages at the driver; other versions would give other bits.
     """
     _refuse_other_versions(versions)
-    as_device(device)  # a machine may offer a GPU that its PyTorch cannot use
+    check_device(device)  # a machine may offer a GPU that its PyTorch cannot use
     torch.set_num_threads(1)
     started = time.perf_counter()
     value = work(shared, piece, progress)

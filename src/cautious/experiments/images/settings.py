@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -11,8 +12,8 @@ from cautious.beliefs.networks.image import LEARNING_RATE
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import InvalidInputError
 from cautious.ops.risk import KofN
-from cautious.validation import look_up, parse_choice
-from cautious.worlds.image_tasks import ImageTask, RewardUnit, image_task
+from cautious.validation import look_up, parse_choice, parse_count
+from cautious.worlds.image_tasks import ImageTask, RewardUnit, check_image_task, image_task
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ class ImageExperiment:
         settings = asdict(self)
         settings["variants"] = {variant.pop("name"): variant for variant in settings["variants"]}
         for variant in settings["variants"].values():
-            # Early runs had no choice of unit and do not name it; the same run must have the same settings today.
+            # The printed unit is not named: results/ask-for-help, data-extent and the as-printed stores were written before
+            # there was a choice, and the same run must have the same settings today.
             if (unit := variant.pop("unit")) != RewardUnit.AS_PRINTED:
                 variant["unit"] = str(unit)
         return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
@@ -142,7 +144,54 @@ def _variants(task: str, setting: Setting, sizes: Sizes) -> tuple[EnsembleVarian
 
 
 def _extent(part: float, training: TrainingSettings, suffix: str = "") -> EnsembleVariant:
-    return EnsembleVariant(f"extent-{round(100 * part)}{suffix}", training, help_reward=0.25, fraction=part, noise=0.1)
+    unnamed = EnsembleVariant("", training, help_reward=0.25, fraction=part, noise=0.1)
+    return replace(unnamed, name=variant_name("data-extent", unnamed) + suffix)
+
+
+VARIED = {"ask-for-help": "help_reward", "help-if-available": "help_reward", "data-extent": "fraction"}
+"""Task -> the setting in which its ensembles differ, and after which they are named."""
+
+
+def variant_name(task: str, variant: EnsembleVariant) -> str:
+    """The name of an ensemble, by what a task varies."""
+    if VARIED.get(task) == "help_reward":
+        return f"help-{variant.help_reward:g}"
+    return f"extent-{percent(variant.fraction)}" if VARIED.get(task) == "fraction" else task
+
+
+def percent(share: float) -> str:
+    """A share as a percentage, without rounding errors.
+
+    >>> percent(0.1), percent(0.07), percent(0.005)
+    ('10', '7', '0.5')
+    """
+    return f"{round(100 * share, 6):g}"
+
+
+def check_image_experiment(experiment: ImageExperiment) -> ImageExperiment:
+    """The experiment, if it can be run to its end; raises before the training what would fail after it."""
+    for name in ("num_iterations", "num_runs", "num_parts"):
+        parse_count(getattr(experiment, name), name)
+    for name in ("num_train", "num_test"):
+        if getattr(experiment, name) is not None:
+            parse_count(getattr(experiment, name), name)
+    parse_count(experiment.num_dial_images, "num_dial_images", 0)
+    if not experiment.levels:
+        raise InvalidInputError("levels: give one at least, such as 1-of-20.")
+    for size in experiment.curve_sizes:
+        parse_count(size, "curve_sizes")
+    for variant in experiment.variants:
+        if not 0 < variant.fraction <= 1:
+            raise InvalidInputError(
+                f"fraction={variant.fraction:g} must be a share of the digits, above 0 and at most 1."
+            )
+        if not 0 <= variant.noise < math.inf:
+            raise InvalidInputError(f"noise={variant.noise:g} must be zero or a positive number.")
+        if variant.help_reward is not None and not math.isfinite(variant.help_reward):
+            raise InvalidInputError(f"help_reward={variant.help_reward:g} must be a finite number.")
+        for level in experiment.parsed_levels:
+            level.check_num_models(variant.training.num_models)
+    return experiment
 
 
 PAPER = Sizes(
@@ -220,11 +269,11 @@ def image_experiment_at(task: str, scale: str, seed: int = 0, setting: Setting |
         seed: Of every random draw; the draws of "draws" use seed, seed + 1, ...
         setting: One of the task's `SETTINGS`.
     """
-    image_task(task)
+    check_image_task(task)
     chosen = parse_choice(Setting, setting, "setting")
     if chosen not in SETTINGS[task]:
         known = ", ".join(repr(str(each)) for each in SETTINGS[task])
-        raise InvalidInputError(f"setting={str(chosen)!r} is no setting of {task}; choose one of {known}.")
+        raise InvalidInputError(f"setting={str(chosen)!r} is not a setting of {task}; choose one of {known}.")
     preset = look_up(SCALES, scale, "scale")(task, chosen)
     variants = tuple(
         replace(variant, training=replace(variant.training, seed=seed + variant.training.seed))

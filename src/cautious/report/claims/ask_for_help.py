@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from cautious.report.claims.base import (
+from cautious.report.claims.rules import (
     NUMBERS,
     Claim,
-    Finding,
     NotRunError,
     Rule,
+    RuleResult,
     falls,
+    format_levels,
     help_percent,
-    listed,
     more_reward_more_help,
     need,
     never_rises_in_print,
@@ -25,22 +25,20 @@ LOOKALIKES = "osiljz"
 """Letters that look like digits (section 4)."""
 
 
-def falls_with_level(run: ImageRun, images: str) -> Finding:
+def falls_with_level(run: ImageRun, images: str) -> RuleResult:
     """All-images help falls as k/N grows."""
-    levels, optim = help_percent(run, images, Regime.ALL_STATES, MAIN)
-    return falls(levels), f"{listed(run.levels, levels, optim)} %"
+    levels, optim = help_percent(run, images, Regime.ALL_STATES, run.main)
+    return falls(levels), f"{format_levels(run.levels, levels, optim)} %"
 
 
 def rare_and_not_rising(regime: Regime) -> Rule:
     """The rule "help does not rise as k/N grows", at the precision of the paper's tables, whose own cells tie."""
 
-    def judge(run: ImageRun, images: str) -> Finding:
-        levels, optim = help_percent(run, images, regime, MAIN)
-        shares = (100 * need(run, MAIN, images).means(regime, "help_share")).tolist()
-        text = (
-            f"{listed(run.levels, levels, optim, 3)} %; by most likely action {listed(run.levels, shares, None, 3)} %"
-        )
-        return never_rises_in_print(levels), text
+    def judge(run: ImageRun, images: str) -> RuleResult:
+        levels, optim = help_percent(run, images, regime, run.main)
+        shares = (100 * need(run, run.main, images).means(regime, "help_share")).tolist()
+        by_mean, by_action = format_levels(run.levels, levels, optim, 3), format_levels(run.levels, shares, None, 3)
+        return never_rises_in_print(levels), f"{by_mean} %; by most likely action {by_action} %"
 
     return judge
 
@@ -48,71 +46,74 @@ def rare_and_not_rising(regime: Regime) -> Rule:
 def between(low: float, high: float, first_only: bool) -> Rule:
     """The rule "all-images help between these, in percent", of the most cautious level or of all."""
 
-    def judge(run: ImageRun, images: str) -> Finding:
-        levels, _ = help_percent(run, images, Regime.ALL_STATES, MAIN)
+    def judge(run: ImageRun, images: str) -> RuleResult:
+        levels, _ = help_percent(run, images, Regime.ALL_STATES, run.main)
         judged = levels[:1] if first_only else levels
-        return all(low <= value <= high for value in judged), f"{listed(run.levels, levels)} %"
+        return all(low <= value <= high for value in judged), f"{format_levels(run.levels, levels)} %"
 
     return judge
 
 
-def rises_alone(run: ImageRun, images: str) -> Finding:
+def rises_single_image(run: ImageRun, images: str) -> RuleResult:
     """Single-image help rises as k/N falls, from optim's upwards."""
-    levels, optim = help_percent(run, images, Regime.SINGLE_STATE, MAIN)
-    return falls(levels) and levels[0] > optim, f"{listed(run.levels, levels, optim)} %; {_times(levels[0], optim)}"
+    levels, optim = help_percent(run, images, Regime.SINGLE_STATE, run.main)
+    return falls(levels) and levels[
+        0
+    ] > optim, f"{format_levels(run.levels, levels, optim)} %; {_ratio_to_optim(levels[0], optim)}"
 
 
-def near_the_text(run: ImageRun, images: str) -> Finding:
+def close_to_paper(run: ImageRun, images: str) -> RuleResult:
     """The most cautious level's help against the number in the paper's text, and against optim's."""
-    levels, optim = help_percent(run, images, Regime.SINGLE_STATE, MAIN)
+    levels, optim = help_percent(run, images, Regime.SINGLE_STATE, run.main)
     paper = paper_help("single-image", images, run.levels[0])
     if paper is None:
         raise NotRunError(f"the paper gives no number for {images}")
     near = abs(levels[0] - paper) <= 8 and levels[0] >= 20 * optim
-    return near, f"{levels[0]:.2f} %, the paper {paper:g} %; {_times(levels[0], optim)}"
+    return near, f"{levels[0]:.2f} %, the paper {paper:g} %; {_ratio_to_optim(levels[0], optim)}"
 
 
-def _times(asked: float, optim: float) -> str:
+def _ratio_to_optim(asked: float, optim: float) -> str:
     return f"{asked / optim if optim else float('inf'):.1f} times optim's {optim:.2f} %"
 
 
-def optim_least(run: ImageRun, images: str) -> Finding:
+def optim_least(run: ImageRun, images: str) -> RuleResult:
     """Optim's help below every level's, both regimes."""
-    found = [help_percent(run, images, regime, MAIN) for regime in REGIMES]
+    found = [help_percent(run, images, regime, run.main) for regime in REGIMES]
     least = min(min(levels) for levels, _ in found)
     optim = found[0][1]
     return optim < least, f"optim {optim:.2f} %, the least of the levels {least:.2f} %"
 
 
-def optim_rare(run: ImageRun, images: str) -> Finding:
+def optim_rare(run: ImageRun, images: str) -> RuleResult:
     """Optim's help under 4 %."""
-    _, optim = help_percent(run, images, Regime.ALL_STATES, MAIN)
+    _, optim = help_percent(run, images, Regime.ALL_STATES, run.main)
     return optim < 4, f"optim {optim:.2f} %"
 
 
-def lookalikes(run: ImageRun, images: str) -> Finding:
+def lookalikes(run: ImageRun, images: str) -> RuleResult:
     """Help on letters that look like digits below that on the others, most cautious level, single-image."""
-    need(run, MAIN, images)
-    arrays = run.arrays(MAIN, images) or {}
+    need(run, run.main, images)
+    arrays = run.arrays(run.main, images) or {}
     by_letter = arrays[f"{Regime.SINGLE_STATE}-by_label"][0]  # [26, A]
     there = by_letter.sum(dim=-1) > 0  # a letter without images has no frequencies
     like = [letter for letter in range(len(by_letter)) if chr(ord("a") + letter) in LOOKALIKES and there[letter]]
     other = [letter for letter in range(len(by_letter)) if chr(ord("a") + letter) not in LOOKALIKES and there[letter]]
     if not like or not other:
         raise NotRunError("too few letters")
-    asked = 100 * by_letter[:, run.task.help_action or -1]
+    assert run.task.help_action is not None  # the task is about asking for help
+    asked = 100 * by_letter[:, run.task.help_action]
     low, high = float(asked[like].mean()), float(asked[other].mean())
     return low < high, f"{', '.join(LOOKALIKES)}: {low:.2f} % help; the others: {high:.2f} %"
 
 
-def rewards_and_levels(run: ImageRun, images: str) -> Finding:
+def rewards_and_levels(run: ImageRun, images: str) -> RuleResult:
     """The same, and at no reward help rises as k/N grows, at the precision of the paper's tables."""
     holds, text = more_reward_more_help(run, images)
     tables = [help_percent(run, images, regime, name)[0] for regime in REGIMES for name in run.variants]
     return holds and all(never_rises_in_print(levels) for levels in tables), text
 
 
-def nearly_always(run: ImageRun, images: str) -> Finding:
+def nearly_always(run: ImageRun, images: str) -> RuleResult:
     """Help of the most cautious level at 0.5, single-image, at least 95 %."""
     levels, _ = help_percent(run, images, Regime.SINGLE_STATE, "help-0.5")
     return levels[0] >= 95, f"{levels[0]:.2f} %"
@@ -170,13 +171,13 @@ ASK_FOR_HELP = (
     Claim(
         "AH5",
         "single-image: help rises as k/N falls, above optim",
-        rises_alone,
+        rises_single_image,
         sets=NOVEL,
     ),
     Claim(
         "AH5",
         "single-image, 1-of-20: 89 % fashion, 68 % letters, 46 and 69 times optim: within 8 points, at least 20 times",
-        near_the_text,
+        close_to_paper,
         sets=NOVEL,
         paper_variants=(MAIN,),
         part=NUMBERS,

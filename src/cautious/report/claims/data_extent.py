@@ -13,8 +13,8 @@ import scipy.stats
 import torch
 from torch import Tensor
 
-from cautious.report.claims.base import Claim, ClaimResult, Finding, NotRunError, help_percent, within
-from cautious.report.images.image_run import NOVEL, REGIMES, ImageRun, Place, our_cells
+from cautious.report.claims.rules import Claim, ClaimResult, NotRunError, RuleResult, help_percent, within
+from cautious.report.images.image_run import NOVEL, REGIMES, ImageRun, TableRow, our_cells
 from cautious.report.paper import PaperTable, paper_table
 from cautious.types import Regime
 
@@ -30,13 +30,13 @@ def no_rise_or_a_third_of(little: float, some: float) -> bool:
     return little <= 0 or little < some / 3
 
 
-def no_caution_from_little_data(run: ImageRun, images: str) -> Finding:
+def no_caution_from_little_data(run: ImageRun, images: str) -> RuleResult:
     """Help's rise with robustness at 1 % of the digits none, or under a third of that at 10 %."""
     little, some = (rise_of_help(run, images, f"extent-{percent}") for percent in (1, 10))
     return no_rise_or_a_third_of(little, some), f"rise {little:+.2f} points at 1 %, {some:+.2f} at 10 %"
 
 
-def stronger_at_ten(run: ImageRun, images: str) -> Finding:
+def stronger_at_ten(run: ImageRun, images: str) -> RuleResult:
     """Help's rise with robustness larger at 10 % of the digits than at 100 %."""
     some, full = (rise_of_help(run, images, f"extent-{percent}") for percent in (10, 100))
     return some > full, f"rise {some:+.2f} points at 10 %, {full:+.2f} at 100 %"
@@ -147,7 +147,7 @@ DE3 = (
 )
 
 
-DrawsRule = Callable[[ImageRun, ImageRun | None], Finding]
+DrawsRule = Callable[[ImageRun, ImageRun | None], RuleResult]
 
 
 def _judged(rule: DrawsRule, claim: tuple[str, str], run: ImageRun, whole: ImageRun | None) -> ClaimResult:
@@ -162,22 +162,22 @@ def rise_by_draw(run: ImageRun) -> Tensor:
     return torch.tensor([rise_of_help(run, "fashion", name) for name in finished_draws(run, "fashion")]).double()
 
 
-def _little_data(run: ImageRun, whole: ImageRun | None) -> Finding:
+def _little_data(run: ImageRun, whole: ImageRun | None) -> RuleResult:
     rises = rise_by_draw(run)
-    found = interval_of_mean(rises)
-    text = f"rise {found} points over {len(rises)} draws of {run.num_models(run.main):,} networks "
+    rise = interval_of_mean(rises)
+    text = f"rise {rise} points over {len(rises)} draws of {run.num_models(run.main):,} networks "
     text += f"({', '.join(f'{rise:+.2f}' for rise in rises.tolist())})"
     if whole is None:
-        if found.high > 0:
+        if rise.high > 0:
             raise NotRunError(f"{text}; the rise at 10 % is in another run")
         return True, text
     some = rise_of_help(whole, "fashion", "extent-10")
     beside = rise_of_help(whole, "fashion", "extent-1")
     text += f"; at 10 % {some:+.2f}; one draw of {whole.num_models('extent-1'):,} networks {beside:+.2f}"
-    return no_rise_or_a_third_of(found.high, some), text
+    return no_rise_or_a_third_of(rise.high, some), text
 
 
-def _digits(run: ImageRun, whole: ImageRun | None) -> Finding:
+def _digits(run: ImageRun, whole: ImageRun | None) -> RuleResult:
     near = inside = either = 0
     cells = list(_cells(run))
     if not cells:
@@ -212,6 +212,8 @@ def _cells(run: ImageRun) -> Iterator[DrawsCell]:
     for table, regime in TABLES.items():
         for quantity, row in paper_table(table).cells[GROUP].items():
             for column, printed in row.items():
+                if column not in (*run.levels, "optim"):
+                    continue
                 draws = percent_of_draws(run, regime, quantity, column)
                 if len(draws):
                     name = f"{REGIMES[regime]}, {quantity}, {column}"
@@ -225,7 +227,7 @@ def percent_of_draws(run: ImageRun, regime: Regime, quantity: str, column: str) 
 
 
 def _percent(run: ImageRun, variant: str, regime: Regime, quantity: str, column: str) -> float:
-    return float(our_cells(run, Place(variant, regime), quantity)["probability"][column].nanmean())
+    return float(our_cells(run, TableRow(variant, regime), quantity)["probability"][column].nanmean())
 
 
 def _other_extents(whole: ImageRun) -> tuple[int, int]:
@@ -238,6 +240,8 @@ def _other_extents(whole: ImageRun) -> tuple[int, int]:
                 raise NotRunError(f"{percent} % of the digits is missing")
             for quantity, row in paper.cells[f"{percent} %"].items():
                 for column, printed in row.items():
+                    if column not in (*whole.levels, "optim"):
+                        continue
                     ours = _percent(whole, f"extent-{percent}", regime, quantity, column)
                     apart.append(abs(ours - printed.mean))
     return len(apart), sum(each > POINTS for each in apart)

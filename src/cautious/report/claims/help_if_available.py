@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from cautious.report.claims.base import Claim, Finding, index_order, listed, more_reward_more_help, need, robust, within
+from cautious.report.claims.rules import (
+    Claim,
+    RuleResult,
+    format_levels,
+    index_order,
+    more_reward_more_help,
+    need,
+    need_ordinary,
+    robust,
+    within,
+)
 from cautious.report.images.image_run import BITS, HELP, INDEX, INDEX_HELP_AS_ZERO, NOVEL, REGIMES, ImageRun
 from cautious.types import Regime
 
 HELP_MAIN = "help-0.05"
 
 
-def far_more_help(run: ImageRun, images: str) -> Finding:
+def far_more_help(run: ImageRun, images: str) -> RuleResult:
     """Help available: each robust level (k < N) asks at least three times as often as the last level and optim."""
+    need_ordinary(run.levels)
     measured = need(run, run.main, images, True)
     optim, holds, texts = 100 * measured.optim(HELP), True, []
     for regime, words in REGIMES.items():
         levels = (100 * measured.means(regime, HELP)).tolist()
-        least = min(levels[place] for place in robust(run.levels))
+        least = min(levels[index] for index in robust(run.levels))
         holds &= least >= 3 * max(levels[-1], optim) and least > 0
-        texts.append(f"{words}: {listed(run.levels, levels, optim)} %")
+        texts.append(f"{words}: {format_levels(run.levels, levels, optim)} %")
     return holds, "; ".join(texts)
 
 
-def never_asks_in_vain(run: ImageRun, images: str) -> Finding:
+def never_asks_in_vain(run: ImageRun, images: str) -> RuleResult:
     """Help unavailable: help under 0.5 % at every level, and the index in order."""
     measured = need(run, run.main, images, False)
     most = max(float(100 * measured.means(regime, HELP).max()) for regime in REGIMES)
@@ -35,7 +46,7 @@ def _fall(run: ImageRun, images: str, bit: bool, regime: Regime, name: str) -> f
     return float(levels[-1] - levels[0])
 
 
-def falls_more_with_help(run: ImageRun, images: str) -> Finding:
+def falls_more_with_help(run: ImageRun, images: str) -> RuleResult:
     """The index falls more from the last level to the first when help is available; both regimes.
 
     A rise is no fall, however small. The paper says why it falls: "policies switch from choosing actions with high indices to
@@ -51,7 +62,7 @@ def falls_more_with_help(run: ImageRun, images: str) -> Finding:
     return holds, "; ".join(texts)
 
 
-def more_reward_more_help_if_there(run: ImageRun, images: str) -> Finding:
+def more_reward_more_help_if_there(run: ImageRun, images: str) -> RuleResult:
     """Help available: no level's help falls as help pays more, and that of the robust levels rises; both regimes."""
     return more_reward_more_help(run, images, True)
 

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-from cautious.report.claims.base import Claim, Finding, index_by_regime, index_order, listed, most_robust, need
+import math
+
+from cautious.report.claims.rules import (
+    Claim,
+    NotRunError,
+    RuleResult,
+    format_levels,
+    index_by_regime,
+    index_order,
+    most_robust,
+    need,
+    need_ordinary,
+)
 from cautious.report.images.image_run import INDEX, REGIMES, ImageRun
 
 
-def labels_digits(run: ImageRun, images: str) -> Finding:
+def labels_digits(run: ImageRun, images: str) -> RuleResult:
     """Every level in both regimes, and optim, labels at least 97 % correctly."""
     measured = need(run, run.main, images)
-    found = {words: 100 * measured.means(regime, "correct_probability") for regime, words in REGIMES.items()}
+    by_regime = {words: 100 * measured.means(regime, "correct_probability") for regime, words in REGIMES.items()}
     optim = 100 * measured.optim("correct_probability")
-    texts = [f"{words}: {listed(run.levels, values.tolist())} %" for words, values in found.items()]
-    lowest = min(float(values.min()) for values in found.values())
+    texts = [f"{words}: {format_levels(run.levels, values.tolist())} %" for words, values in by_regime.items()]
+    lowest = min(float(values.min()) for values in by_regime.values())
     return min(lowest, optim) >= 97, "; ".join([*texts, f"optim {optim:.2f} %"])
 
 
-def optim_beside_levels(run: ImageRun, images: str) -> Finding:
+def optim_beside_levels(run: ImageRun, images: str) -> RuleResult:
     """Whether optim's index is as high as that of every level, both regimes. The paper does not say so."""
     measured = need(run, run.main, images)
     optim = measured.optim(INDEX)
     highest = max(float(measured.means(regime, INDEX).max()) for regime in REGIMES)
     robust_most = max(
-        float(measured.means(regime, INDEX)[place]) for regime in REGIMES for place in most_robust(run.levels)
+        (float(measured.means(regime, INDEX)[place]) for regime in REGIMES for place in most_robust(run.levels)),
+        default=math.nan,
     )
     return (
         optim >= highest,
@@ -30,10 +43,13 @@ def optim_beside_levels(run: ImageRun, images: str) -> Finding:
     )
 
 
-def robust_below_the_rest(run: ImageRun, images: str) -> Finding:
+def robust_below_the_rest(run: ImageRun, images: str) -> RuleResult:
     """Each level with k = 1 has a smaller index than both non-robust algorithms, the last level and optim; both regimes."""
+    need_ordinary(run.levels)
     regimes, optim, text = index_by_regime(run, images)
     places = most_robust(run.levels)
+    if not places:
+        raise NotRunError("no level with k = 1 < n")
     return all(levels[place] < min(levels[-1], optim) for levels in regimes for place in places), text
 
 

@@ -8,15 +8,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cautious.experiments.driving.experiment import stage_name
+from cautious.experiments.driving.driving_experiment import stage_name
 from cautious.experiments.store import Store
 from cautious.ops.risk import KofN
 from cautious.policy.decision import total_variation
 from cautious.report.plotting import COLOURS, FigureEntry, grid
+from cautious.report.stories import FIRST
 from cautious.report.tables import Table
 from cautious.worlds.driving_picture import as_picture
 from cautious.worlds.driving_rules import DrivingState
 
+FIRST_SETS = {"digits": "digits (familiar)", "fashion": "clothes (novel)"}
 PANELS = {
     "speed": "speed",
     "collisions": "collision frequency",
@@ -132,9 +134,39 @@ def frame_figure(store: Store) -> Figure:
     return figure
 
 
+def first_figure(store: Store) -> Figure:
+    """What the demo shows first: how often each level asks for help on digits, and on clothes."""
+    numbers = store.numbers(FIRST)
+    figure, panels = grid(1, 1, width=6, height=3)
+    axes = panels[0][0]
+    for place, (each, colour) in enumerate(zip(numbers["sets"], (COLOURS[5], COLOURS[0]), strict=True)):
+        shift = np.arange(len(numbers["levels"])) + 0.4 * place - 0.2
+        axes.bar(shift, 100 * np.array(each["help"]), width=0.4, color=colour, label=FIRST_SETS[each["images"]])
+    axes.set_xticks(range(len(numbers["levels"])), numbers["levels"])
+    axes.set(xlabel="level, from cautious to ordinary", ylabel="asks for help, %", ylim=(0, 100))
+    axes.legend()
+    return figure
+
+
+def first_table(store: Store) -> Table:
+    """The same in numbers."""
+    numbers, rows = store.numbers(FIRST), []
+    for each in numbers["sets"]:
+        for what, shares in (("names the digit", each["correct"]), ("asks for help", each["help"])):
+            if shares is not None:
+                where = f"{each['num_images']} images: {FIRST_SETS[each['images']]}"
+                rows.append((where, what, *(f"{100 * share:.1f}" for share in shares)))
+    note = "Mean probability, percent; each image by itself. No model has seen clothes; nothing marks help as the safe action."
+    header = ("images", "action", *numbers["levels"])
+    return Table(FIRST, "Digits and clothes", header, tuple(rows), note, num_labels=2)
+
+
 def driving_figures(store: Store) -> dict[str, FigureEntry]:
-    """Figure id -> (caption, how to draw it); every driving run has the same figures."""
-    return FIGURES
+    """Figure id -> (caption, how to draw it); every driving run has the same figures, the demo's one more."""
+    if not store.has(FIRST):
+        return FIGURES
+    caption = "Digits are familiar, clothes are not: how often each level asks for help instead of naming a digit."
+    return {FIRST: (caption, first_figure), **FIGURES}
 
 
 def _stages(store: Store) -> list[str]:
@@ -162,9 +194,10 @@ FIGURES: dict[str, FigureEntry] = {
 
 
 def driving_tables(store: Store) -> list[Table]:
-    """The dial at the default appearance probability, if that was run."""
+    """The dial at the default appearance probability, if that was run; before it, in a demo, digits and clothes."""
     stage = stage_name(store.manifest["settings"]["default_probability"])
-    return [dial_table(store.numbers(stage))] if store.has(stage) else []
+    first = [first_table(store)] if store.has(FIRST) else []
+    return [*first, *([dial_table(store.numbers(stage))] if store.has(stage) else [])]
 
 
 def dial_table(numbers: dict[str, Any]) -> Table:

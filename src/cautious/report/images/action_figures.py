@@ -14,11 +14,11 @@ from cautious.report.images.image_run import REGIMES, ImageRun, Measured, bit_wo
 from cautious.report.images.level_figures import (
     LEVEL_COLOURS,
     OPTIM_COLOUR,
-    action_names,
+    action_labels,
+    annotate,
     colours_of,
     legend,
     level_legend,
-    say,
     tidy,
 )
 from cautious.report.plotting import COLOURS, grid
@@ -42,7 +42,7 @@ def distribution_figure(store: Store, variant: str, bit: bool | None = None) -> 
         for row, (regime, words) in enumerate(REGIMES.items()):
             axes = panels[row][column]
             if measured is None or arrays is None:
-                say(axes, f"{images}: not run")
+                annotate(axes, f"{images}: not run")
                 continue
             plot_distribution(axes, run, measured, arrays, regime)
             axes.set_title(f"{images}, {words}", fontsize=10)
@@ -66,7 +66,7 @@ def plot_distribution(axes: Axes, run: ImageRun, measured: Measured, arrays: dic
         axes.bar(np.arange(len(bar)) + shift, 100 * bar, width=width, color=colour)
         if run.task.weighted_loss and not np.isnan(index):  # the tasks whose labels differ in risk
             axes.axvline(index, color=colour, ls=":", lw=1.5)
-    axes.set_xticks(range(run.task.num_actions), action_names(run))
+    axes.set_xticks(range(run.task.num_actions), action_labels(run))
     tidy(axes)
 
 
@@ -82,11 +82,11 @@ def heat_map_figure(store: Store, variant: str, images: str) -> Figure:
         arrays = run.arrays(variant, images, bit)
         for axes, (title, name) in zip(row, (columns | {"optim": "optim-by_label"}).items(), strict=True):
             if arrays is None:
-                say(axes, f"{images}: not run")
+                annotate(axes, f"{images}: not run")
                 continue
             table = arrays[name] if name.startswith("optim") else arrays[name][0]
             picture = axes.imshow(_without_missing(table), vmin=0, vmax=100, cmap="cividis", aspect="auto")
-            axes.set_xticks(range(run.task.num_actions), action_names(run), fontsize=8)
+            axes.set_xticks(range(run.task.num_actions), action_labels(run), fontsize=8)
             axes.set_yticks(range(len(table)), labels[: len(table)], fontsize=7 if images == "letters" else 8)
             axes.set_title("\n".join(part for part in (title, bit_words(bit)) if part), fontsize=10)
     for axes in panels[-1]:
@@ -115,14 +115,14 @@ def samples_figure(store: Store, images: str, bit: bool | None = None) -> Figure
     arrays = run.arrays(run.main, images, bit)
     if arrays is None or "samples-images" not in arrays:
         figure, panels = grid(1, 1)
-        say(panels[0][0], f"{images}: {'not run' if arrays is None else 'images not stored'}")
+        annotate(panels[0][0], f"{images}: {'not run' if arrays is None else 'images not stored'}")
         return figure
     count = min(SHOWN, arrays["samples-labels"].shape[1])
     figure, panels = grid(3, 2 * count, width=1.9, height=1.75)
     for kind in range(2):
         for number in range(count):
-            own = {name: arrays[f"samples-{name}"][kind, number] for name in SAMPLE}
-            _plot_sample(panels[:, kind * count + number], run, images, own)
+            sample = {name: arrays[f"samples-{name}"][kind, number] for name in SAMPLE}
+            _plot_sample(panels[:, kind * count + number], run, images, sample)
     words = "asks for help" if run.task.help_action is not None else "departs from ordinary"
     for kind, much in enumerate(("most", "least")):
         first = panels[0][kind * count]
@@ -141,17 +141,17 @@ def samples_figure(store: Store, images: str, bit: bool | None = None) -> Figure
 SAMPLE = ("images", "labels", "policy", "ordinary", "quantiles")
 
 
-def _plot_sample(column: np.ndarray, run: ImageRun, images: str, own: dict[str, Tensor]) -> None:
-    column[0].imshow(own["images"].numpy(), cmap="gray_r", vmin=0, vmax=255)
-    column[0].set_title(LABELS[images][int(own["labels"])], fontsize=9)
+def _plot_sample(column: np.ndarray, run: ImageRun, images: str, sample: dict[str, Tensor]) -> None:
+    column[0].imshow(sample["images"].numpy(), cmap="gray_r", vmin=0, vmax=255)
+    column[0].set_title(LABELS[images][int(sample["labels"])], fontsize=9)
     column[0].set_xticks([])
     column[0].set_yticks([])
-    plot_predictions(column[1], own["quantiles"].numpy())
+    plot_predictions(column[1], sample["quantiles"].numpy())
     places = np.arange(run.task.num_actions)
-    column[2].bar(places - 0.2, 100 * own["policy"].numpy(), width=0.4, color=CAUTIOUS)
-    column[2].bar(places + 0.2, 100 * own["ordinary"].numpy(), width=0.4, color=ORDINARY)
+    column[2].bar(places - 0.2, 100 * sample["policy"].numpy(), width=0.4, color=CAUTIOUS)
+    column[2].bar(places + 0.2, 100 * sample["ordinary"].numpy(), width=0.4, color=ORDINARY)
     column[2].set_ylim(0, 105)
-    names = ["H" if name == "help" else name for name in action_names(run)]
+    names = ["H" if name == "help" else name for name in action_labels(run)]
     for axes in column[1:]:
         axes.set_xticks(places, names, fontsize=7)
         tidy(axes)

@@ -71,7 +71,7 @@ def _main(run: ImageRun) -> dict[str, FigureEntry]:
     """The paper's main figure of the task; that of data extent is its sensitivity figure."""
     if _several(run) or not any(_any_stage(run, run.main, images=images) for images in run.novel):
         return {}
-    found: dict[str, FigureEntry] = {}
+    figures: dict[str, FigureEntry] = {}
     rows = {
         HELP: ("help", "How often help is asked for on novel images."),
         INDEX: ("index", f"{_index_words(run)}."),
@@ -83,8 +83,8 @@ def _main(run: ImageRun) -> dict[str, FigureEntry]:
     }
     for name in [*quantities_of(run), *([INDEX_HELP_AS_ZERO] if run.task.help_bit else [])]:
         ident, caption = rows[name]
-        found[ident] = (caption + STARS, partial(violin_figure, rows=[(run.main, name)]))
-    return found
+        figures[ident] = (caption + STARS, partial(violin_figure, rows=[(run.main, name)]))
+    return figures
 
 
 def _index_words(run: ImageRun) -> str:
@@ -103,76 +103,76 @@ def _sensitivity(run: ImageRun) -> dict[str, FigureEntry]:
     variants = [name for name in run.variants_by(by) if any(_any_stage(run, name, images=each) for each in run.novel)]
     if len(variants) < (1 if _several(run) else 2):
         return {}
-    found: dict[str, FigureEntry] = {}
+    figures: dict[str, FigureEntry] = {}
     for name in quantities_of(run):
         ident = "help" if name == HELP else "index"
         caption = f"{'Help' if name == HELP else _index_words(run)} by {words}, one row each.{STARS}"
-        found[f"sensitivity-{ident}"] = (caption, partial(violin_figure, rows=[(each, name) for each in variants]))
-    return found
+        figures[f"sensitivity-{ident}"] = (caption, partial(violin_figure, rows=[(each, name) for each in variants]))
+    return figures
 
 
 def _convergence(run: ImageRun) -> dict[str, FigureEntry]:
-    found: dict[str, FigureEntry] = {}
+    figures: dict[str, FigureEntry] = {}
     for variant in _shown_variants(run):
         for bit in run.bits:
             caption = f"Value under the sampled k-of-N reward in each iteration{_words(variant, run)}{_bit(bit)}."
             caption += " Thin: single runs. Bold: their mean. All-images regime above, single-image below."
             ident = f"convergence{_suffix(variant, run)}{_bit_suffix(bit)}"
-            found[ident] = (caption, partial(convergence_figure, variant=variant, bit=bit))
-    return found
+            figures[ident] = (caption, partial(convergence_figure, variant=variant, bit=bit))
+    return figures
 
 
 def _distributions(run: ImageRun) -> dict[str, FigureEntry]:
-    found: dict[str, FigureEntry] = {}
+    figures: dict[str, FigureEntry] = {}
     among = " among the labels" if run.task.help_action is not None else ""
     dotted = f" Dotted: each policy's mean action index{among}." if run.task.weighted_loss else ""
     for variant in _shown_variants(run):
         for bit in run.bits:
             caption = f"Actions that each policy takes on novel images{_words(variant, run)}{_bit(bit)}.{dotted}"
             ident = f"actions{_suffix(variant, run)}{_bit_suffix(bit)}"
-            found[ident] = (caption, partial(distribution_figure, variant=variant, bit=bit))
-    return found
+            figures[ident] = (caption, partial(distribution_figure, variant=variant, bit=bit))
+    return figures
 
 
 def _heat_maps(run: ImageRun) -> dict[str, FigureEntry]:
-    found: dict[str, FigureEntry] = {}
+    figures: dict[str, FigureEntry] = {}
     for variant in _shown_variants(run):
         for images in run.novel:
             if _any_stage(run, variant, images=images):
                 what = "letter, upper and lower case together" if images == "letters" else "class of clothing"
                 caption = f"How often each action is taken on each {what}{_words(variant, run)}."
                 ident = f"by-label-{images}{_suffix(variant, run)}"
-                found[ident] = (caption, partial(heat_map_figure, variant=variant, images=images))
-    return found
+                figures[ident] = (caption, partial(heat_map_figure, variant=variant, images=images))
+    return figures
 
 
 def _dial(run: ImageRun) -> dict[str, FigureEntry]:
-    found: dict[str, FigureEntry] = {}
+    figures: dict[str, FigureEntry] = {}
     which = f" ({run.words_for(run.main)})" if len(run.variants) > 1 else ""
     if _any_stage(run, run.main, "dial"):
         caption = f"The full caution dial: every k of N = 20, exact sampling{which}. Not in the paper."
-        found["dial"] = (caption, dial_figure)
+        figures["dial"] = (caption, dial_figure)
     if _any_stage(run, run.main, "models"):
         caption = (
             f"How many models are needed: {run.levels[0]} on random parts of the ensemble{which}, by the paper's queue and by "
             "exact sampling; mean and range over parts. At the full size all parts are the whole ensemble. Not in the paper."
         )
-        found["models"] = (caption, models_figure)
-    return found
+        figures["models"] = (caption, models_figure)
+    return figures
 
 
 def _samples(run: ImageRun) -> dict[str, FigureEntry]:
-    found: dict[str, FigureEntry] = {}
+    figures: dict[str, FigureEntry] = {}
     action = "action" if run.task.help_action is None else "action (H is help)"
     if run.setting is Setting.DRAWS:
-        return found
+        return figures
     for images in run.sets:
         for bit in run.bits:
             if run.store.has(run.stage(run.main, images, bit)):
                 caption = f"Images of {images}{_bit(bit)}, the predicted rewards of each {action}, and both policies."
                 draw = partial(samples_figure, images=images, bit=bit)
-                found[f"samples-{images}{_bit_suffix(bit)}"] = (f"{caption} Not in the paper.", draw)
-    return found
+                figures[f"samples-{images}{_bit_suffix(bit)}"] = (f"{caption} Not in the paper.", draw)
+    return figures
 
 
 def _bit(bit: bool | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -10,8 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cautious.experiments.images.experiment import TEST_SETS, Stage
-from cautious.experiments.images.settings import Setting, image_experiment_at
+from cautious.experiments.images.image_experiment import TEST_SETS, Stage
+from cautious.experiments.images.settings import Setting, image_experiment_at, percent
 from cautious.experiments.store import Store
 from cautious.types import Regime
 from cautious.worlds.data.sources import complete_size
@@ -81,7 +82,7 @@ class ImageRun:
 
     @cached_property
     def setting(self) -> Setting:
-        """Which of the task's settings was run. Early runs, which do not say, have the printed rewards."""
+        """Which of the task's settings was run; without a unit it is the printed one (`ImageExperiment.as_settings`)."""
         if "-draw-" in self.main:
             return Setting.DRAWS
         unit = self.settings["variants"][self.main].get("unit", RewardUnit.AS_PRINTED)
@@ -109,12 +110,15 @@ class ImageRun:
 
     @property
     def origins(self) -> dict[str, str]:
-        """Where each set came from, as far as the run records it; for early manifests, as its stages record it."""
+        """Where each set came from, as far as the run records it.
+
+        In its manifest, or (results/ask-for-help and others) in its stages.
+        """
         if "origins" in self.store.manifest:
             return dict(self.store.manifest["origins"])
-        found = {name: self.measured(self.main, name, self.bits[0]) for name in self.sets}
-        told = {f"{name}, test": seen.numbers.get("origin") for name, seen in found.items() if seen is not None}
-        return {name: origin for name, origin in told.items() if origin is not None}
+        by_set = {name: self.measured(self.main, name, self.bits[0]) for name in self.sets}
+        recorded = {f"{name}, test": part.numbers.get("origin") for name, part in by_set.items() if part is not None}
+        return {name: origin for name, origin in recorded.items() if origin is not None}
 
     @property
     def novel(self) -> list[str]:
@@ -130,7 +134,7 @@ class ImageRun:
         settings = self.settings["variants"][variant]
         if self.task.name == "data-extent":
             draw = f", draw {variant.rsplit('-', 1)[1]}" if self.setting is Setting.DRAWS else ""
-            return f"{round(100 * settings['fraction'])} % of the digits{draw}"
+            return f"{percent(settings['fraction'])} % of the digits{draw}"
         return "" if settings["help_reward"] is None else f"help pays {settings['help_reward']:g}"
 
     def stage(self, variant: str, images: str, bit: bool | None = None, study: str = "behaviour") -> str:
@@ -160,16 +164,41 @@ class ImageRun:
         """How many images of a set such as "digits, train" the run used."""
         return int(self.settings["data"][data].split()[0])
 
+    def unlike_paper(self, *variants: str) -> str:
+        """In what these ensembles (all, if none is named) differ from the paper's, in a few words; empty if in nothing."""
+        experiment = image_experiment_at(self.task.name, "paper", setting=self.setting)
+        wanted = {variant["name"]: variant for variant in map(asdict, experiment.variants)}
+        for name in variants or self.variants:
+            if name not in self.variants or name not in wanted:
+                return f"without {name}" if name not in self.variants else f"with {name}, which the paper lacks"
+            own, printed = self.settings["variants"][name], wanted[name]
+            trained_on = ("help_reward", "fraction", "noise", "unit")
+            if any(own.get(part, RewardUnit.AS_PRINTED) != printed[part] for part in trained_on):
+                return f"with other rewards or digits for {name} than the paper's"
+            training = own["training"]
+            if any(training[part] != printed["training"][part] for part in training if part != "seed"):
+                return self._sizes(variants)
+        if self.levels != list(experiment.levels):
+            return f"with other levels than the paper's {', '.join(experiment.levels)}"
+        if any(self.num_images(images) != count for images, count in PAPER_SETS.items()):
+            return self._sizes(variants)
+        ours, paper = ((each["num_iterations"], each["num_runs"]) for each in (self.settings, experiment.as_settings()))
+        return (
+            ""
+            if ours == paper
+            else f"at {ours[0]} iterations and {ours[1]} runs (the paper: {paper[0]} and {paper[1]})"
+        )
+
+    def _sizes(self, variants: Sequence[str]) -> str:
+        models, digits = (
+            min(self.num_models(name) for name in variants or self.variants),
+            self.num_images("digits, train"),
+        )
+        return f"at {models:,} models and {digits:,} digits (the paper: {PAPER_MODELS:,} and {PAPER_DIGITS:,})"
+
     def has_paper_sizes(self, *variants: str) -> bool:
         """Whether these ensembles (all, if none is named) are trained, solved and judged at the paper's sizes."""
-        experiment = image_experiment_at(self.task.name, "paper", setting=self.setting)
-        wanted = {variant.name: variant for variant in experiment.variants}
-        for name in variants or self.variants:
-            training, paper = self.settings["variants"][name]["training"], asdict(wanted[name].training)
-            if any(training[part] != paper[part] for part in paper if part != "seed"):
-                return False
-        runs = (self.settings["num_iterations"], self.settings["num_runs"]) == (100, 10)
-        return runs and all(self.num_images(images) == count for images, count in PAPER_SETS.items())
+        return not self.unlike_paper(*variants)
 
 
 def as_tensor(values: Any) -> Tensor:
@@ -203,27 +232,27 @@ READINGS = {"probability": "ours, mean probability", "share": "ours, most likely
 """Both readings of "frequency", which the paper leaves open: suffix in the store -> heading."""
 
 
-class Place(NamedTuple):
-    """Where a group of a table's rows is in the store."""
+class TableRow(NamedTuple):
+    """Which results of the store a group of rows of one of the paper's tables is compared with."""
 
     variant: str
     regime: Regime
     bit: bool | None = None
 
 
-def _by_regime(variant: str) -> dict[str, Place]:
-    return {words: Place(variant, regime) for regime, words in REGIMES.items()}
+def _by_regime(variant: str) -> dict[str, TableRow]:
+    return {words: TableRow(variant, regime) for regime, words in REGIMES.items()}
 
 
-def _by_bit(regime: Regime) -> dict[str, Place]:
-    return {f"help {BITS[bit]}": Place("help-0.05", regime, bit) for bit in (True, False)}
+def _by_bit(regime: Regime) -> dict[str, TableRow]:
+    return {f"help {BITS[bit]}": TableRow("help-0.05", regime, bit) for bit in (True, False)}
 
 
-def _by_extent(regime: Regime) -> dict[str, Place]:
-    return {f"{percent} %": Place(f"extent-{percent}", regime) for percent in (1, 10, 100)}
+def _by_extent(regime: Regime) -> dict[str, TableRow]:
+    return {f"{percent} %": TableRow(f"extent-{percent}", regime) for percent in (1, 10, 100)}
 
 
-PLACES: dict[str, dict[str, dict[str, Place]]] = {
+TABLE_ROWS: dict[str, dict[str, dict[str, TableRow]]] = {
     "ask-for-help": {
         "last_action_test": _by_regime("help-0.25"),
         "last_action_0.1": _by_regime("help-0.1"),
@@ -236,21 +265,21 @@ PLACES: dict[str, dict[str, dict[str, Place]]] = {
         "last_action_std_test": _by_extent(Regime.SINGLE_STATE),
     },
 }
-"""Task -> the paper's label of a table -> its groups of rows, in the paper's words -> where ours are."""
+"""Task -> the paper's label of a table -> its groups of rows, in the paper's words -> the results they are compared with."""
 
 Cells = dict[str, dict[str, Tensor]]
 """Reading -> column (a level, or "optim") -> percent, one value per run (for optim, per network)."""
 
 
-def our_cells(run: ImageRun, place: Place, quantity: str) -> Cells:
+def our_cells(run: ImageRun, table_row: TableRow, quantity: str) -> Cells:
     """Our values of a table's row, per run; empty if that was not run."""
-    measured = run.measured(place.variant, "digits", place.bit)
-    arrays = run.arrays(place.variant, "digits", place.bit)
+    measured = run.measured(table_row.variant, "digits", table_row.bit)
+    arrays = run.arrays(table_row.variant, "digits", table_row.bit)
     if measured is None or arrays is None:
         return {}
-    found: Cells = {}
+    by_reading: Cells = {}
     for reading in READINGS:
         name = f"{quantity}_{reading}"
-        cells = dict(zip(measured.levels, 100 * measured.runs(place.regime, name), strict=True))
-        found[reading] = cells | {"optim": 100 * arrays[f"optim-{name}"].double()}
-    return found
+        cells = dict(zip(measured.levels, 100 * measured.runs(table_row.regime, name), strict=True))
+        by_reading[reading] = cells | {"optim": 100 * arrays[f"optim-{name}"].double()}
+    return by_reading

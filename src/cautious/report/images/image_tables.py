@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from cautious.experiments.images.settings import Setting
+from cautious.experiments.images.settings import Setting, percent
 from cautious.experiments.store import Store
-from cautious.report.claims.base import ClaimResult, help_percent
 from cautious.report.claims.data_extent import (
     GROUP,
     TABLES,
@@ -18,16 +17,17 @@ from cautious.report.claims.data_extent import (
     interval_of_mean,
     percent_of_draws,
 )
+from cautious.report.claims.rules import ClaimResult, help_percent
 from cautious.report.images.image_run import (
     HELP,
     INDEX,
     INDEX_HELP_AS_ZERO,
-    PLACES,
     READINGS,
     REGIMES,
+    TABLE_ROWS,
     Cells,
     ImageRun,
-    Place,
+    TableRow,
     bit_words,
     in_words,
     our_cells,
@@ -43,7 +43,7 @@ def image_tables(store: Store) -> list[Table]:
     if run.setting is Setting.DRAWS:
         return [table for table in (*draws_tables(run), settings_table(run)) if table.rows]
     tables = [novel_table(run, variant) for variant in run.variants]
-    tables += [digits_table(run, name) for name in PLACES.get(run.task.name, {})]
+    tables += [digits_table(run, name) for name in TABLE_ROWS.get(run.task.name, {})]
     if run.task.name == "non-obvious":
         tables.append(own_digits_table(run))
     tables += [networks_table(run, variant) for variant in run.variants]
@@ -85,24 +85,27 @@ def _novel_rows(
             factor = 1 if name in (INDEX, INDEX_HELP_AS_ZERO) else 100
             cells = [*measured.runs(regime, name), arrays[f"optim-{name}"].double()]
             yield (heading, *(mean_and_spread(factor * cell) for cell in cells))
-    said = [paper_help(REGIMES[regime], images, level) for level in measured.levels]
-    if variant == "help-0.25" and any(value is not None for value in said):
-        yield ("help, %, paper", *(ABSENT if value is None else f"{value:g}" for value in said), ABSENT)
+    printed = [paper_help(REGIMES[regime], images, level) for level in measured.levels]
+    if variant == "help-0.25" and any(value is not None for value in printed):
+        yield ("help, %, paper", *(ABSENT if value is None else f"{value:g}" for value in printed), ABSENT)
 
 
 def settings_table(run: ImageRun) -> Table:
     """Batch size and epochs of each ensemble, ours and the paper's."""
     rows = []
     for name, variant in run.settings["variants"].items():
-        paper = paper_training()[f"{round(100 * variant['fraction'])} %"]
+        paper = paper_training().get(f"{percent(variant['fraction'])} %")
+        batch_size, num_epochs = (
+            (ABSENT, ABSENT) if paper is None else (f"{paper.batch_size:,}", f"{paper.num_epochs:,}")
+        )
         training = variant["training"]
         rows.append(
             (
                 name,
-                f"{round(100 * variant['fraction'])} % of {run.num_images('digits, train'):,}",
+                f"{percent(variant['fraction'])} % of {run.num_images('digits, train'):,}",
                 f"{training['num_models']:,} (2,000)",
-                f"{training['batch_size']:,} ({paper.batch_size:,})",
-                f"{training['num_epochs']:,} ({paper.num_epochs:,})",
+                f"{training['batch_size']:,} ({batch_size})",
+                f"{training['num_epochs']:,} ({num_epochs})",
             )
         )
     header = ("ensemble", "digits", "models", "batch size", "epochs")
@@ -125,9 +128,9 @@ def digits_table(run: ImageRun, name: str) -> Table:
     """One of the paper's tables, by its label: ours in both readings, the paper's, and the difference."""
     paper, columns = paper_table(name), (*run.levels, "optim")
     rows: list[tuple[str, ...]] = []
-    for group, place in PLACES[run.task.name][name].items():
+    for group, table_row in TABLE_ROWS[run.task.name][name].items():
         for quantity in ("correct", "help"):
-            ours = our_cells(run, place, quantity)
+            ours = our_cells(run, table_row, quantity)
             if ours:
                 rows += _block(paper, group, quantity, columns, ours)
     header = ("images", "action", "", *columns)
@@ -167,7 +170,7 @@ def own_digits_table(run: ImageRun) -> Table:
     """Correct labels on familiar digits where the paper prints no table ("while not shown")."""
     rows = []
     for regime, words in REGIMES.items():
-        ours = our_cells(run, Place(run.main, regime), "correct")
+        ours = our_cells(run, TableRow(run.main, regime), "correct")
         for reading, cells in ours.items():
             rows.append((words, "correct", READINGS[reading], *map(mean_and_spread, cells.values())))
     header = ("images", "action", "", *run.levels, "optim")
@@ -276,13 +279,13 @@ def units_table(tenths: ImageRun | None, printed: ImageRun | None, *, task: str 
     """The paper's two tables of familiar digits, with both units of the rewards; a unit that was not run has dashes."""
     rows: list[tuple[str, ...]] = []
     levels = next(run for run in (tenths, printed) if run is not None).levels
-    for name, groups in PLACES[task].items():
+    for name, groups in TABLE_ROWS[task].items():
         paper = paper_table(name)
-        for group, place in groups.items():
+        for group, table_row in groups.items():
             for quantity in paper.cells[group]:
-                where = (in_words(REGIMES[place.regime], group), quantity)
+                where = (in_words(REGIMES[table_row.regime], group), quantity)
                 for words, run in (("tenths", tenths), ("as printed", printed)):
-                    cells: Cells = {} if run is None else our_cells(run, place, quantity)
+                    cells: Cells = {} if run is None else our_cells(run, table_row, quantity)
                     rows.append((*where, words, *_means(cells, levels)))
                 cell = {level: paper.cell(group, quantity, level) for level in levels}
                 printed_cells = (

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -38,8 +40,11 @@ INDEX_AXIS = "mean action index"
 
 
 def colours_of(levels: Sequence[str]) -> dict[str, str]:
-    """Level -> colour; more levels than the paper's four reuse them."""
-    return {level: LEVEL_COLOURS[place % len(LEVEL_COLOURS)] for place, level in enumerate(levels)}
+    """Level -> colour; more levels than the paper's four are shades from dark (cautious) to bright."""
+    if len(levels) <= len(LEVEL_COLOURS):
+        return dict(zip(levels, LEVEL_COLOURS, strict=False))
+    shades = matplotlib.colormaps["viridis"](np.linspace(0, 0.9, len(levels)))
+    return {level: to_hex(shade) for level, shade in zip(levels, shades, strict=True)}
 
 
 def level_legend(figure: Figure, levels: Sequence[str], optim: bool = True) -> None:
@@ -62,7 +67,7 @@ def legend(figure: Figure, handles: Sequence[Patch | Line2D], below: bool = Fals
     )
 
 
-def say(axes: Axes, text: str) -> None:
+def annotate(axes: Axes, text: str) -> None:
     """An empty panel with the reason."""
     axes.text(0.5, 0.5, text, ha="center", va="center", color="#777777", transform=axes.transAxes)
     axes.set_xticks([])
@@ -86,7 +91,7 @@ def up_to(axes: Axes, top: float) -> None:
     axes.set_ylim(-0.02 * top, top)
 
 
-def action_names(run: ImageRun) -> list[str]:
+def action_labels(run: ImageRun) -> list[str]:
     """The labels, and help."""
     return ["help" if action == run.task.help_action else str(action) for action in range(run.task.num_actions)]
 
@@ -144,7 +149,7 @@ def violin_figure(store: Store, rows: Sequence[tuple[str, str]]) -> Figure:
     for row, (variant, name) in zip(panels, rows, strict=True):
         for axes, (regime, words) in zip(row, REGIMES.items(), strict=True):
             if not run.novel:
-                say(axes, "no novel images in this run")
+                annotate(axes, "no novel images in this run")
                 continue
             plot_panel(axes, run, variant, regime, name)
             title = in_words(run.words_for(variant), words)
@@ -178,7 +183,7 @@ def convergence_figure(store: Store, variant: str, bit: bool | None = None) -> F
         for row, (regime, words) in enumerate(REGIMES.items()):
             axes = panels[row][column]
             if arrays is None:
-                say(axes, f"{images}: not run")
+                annotate(axes, f"{images}: not run")
                 continue
             plot_convergence(axes, arrays[f"{regime}-sampled_value"].numpy(), run.levels)
             axes.set_title(f"{images}, {words}", fontsize=10)
@@ -193,9 +198,9 @@ def convergence_figure(store: Store, variant: str, bit: bool | None = None) -> F
 def plot_convergence(axes: Axes, values: np.ndarray, levels: list[str]) -> None:
     """[L, R, T]: one thin line per run, a bold one for their mean."""
     iterations = np.arange(1, values.shape[-1] + 1)
-    for own, colour in zip(values, colours_of(levels).values(), strict=True):
-        axes.plot(iterations, own.T, color=colour, lw=0.5, alpha=0.5)
-        axes.plot(iterations, own.mean(axis=0), color=colour, lw=1.8)
+    for runs, colour in zip(values, colours_of(levels).values(), strict=True):
+        axes.plot(iterations, runs.T, color=colour, lw=0.5, alpha=0.5)
+        axes.plot(iterations, runs.mean(axis=0), color=colour, lw=1.8)
     tidy(axes)
 
 
@@ -215,7 +220,7 @@ def dial_figure(store: Store) -> Figure:
         for axes, bit in zip(row, run.bits, strict=True):
             studies = {images: study for images in run.sets if (study := run.study("dial", images, bit))}
             if not studies:
-                say(axes, "not run")
+                annotate(axes, "not run")
                 continue
             for images, study in studies.items():
                 _plot_dial(axes, study, images, name)
@@ -244,7 +249,7 @@ def models_figure(store: Store) -> Figure:
         studies = {images: study for images in run.sets if (study := run.study("models", images, bit))}
         for axes, (regime, words) in zip(row, REGIMES.items(), strict=True):
             if not studies:
-                say(axes, "not run")
+                annotate(axes, "not run")
                 continue
             for images, study in studies.items():
                 _plot_models(axes, study, images, regime, name)

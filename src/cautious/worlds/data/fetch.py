@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -19,20 +19,19 @@ from typing import Any
 
 from cautious.errors import BadFileError, MissingFileError
 from cautious.io.atomic import atomic_write, translate_os_errors
+from cautious.progress import TitledProgress
 from cautious.worlds.data.find import DATA_VARIABLE, cache_folder
-from cautious.worlds.data.sources import SETS, SOURCES, RemoteFile, Source, known_set
+from cautious.worlds.data.sources import SETS, SOURCES, RemoteFile, Source, check_set
 
-Tell = Callable[[str, int, int], None]
-"""Called with (file, bytes done, bytes in all)."""
 CHUNK = 2**16
 SCRATCH = ".fetch-"
 ABANDONED_AFTER = 600.0
-"""A download that writes nothing for so many seconds has failed; requests gives up long before."""
+"""A download that writes nothing for this many seconds has failed; requests gives up long before."""
 
 
 def fetch_images(
     names: Sequence[str] = tuple(SETS),
-    progress: Tell | None = None,
+    progress: TitledProgress | None = None,
     *,
     folder: Path | None = None,
     sources: Mapping[str, Source] = SOURCES,
@@ -41,7 +40,7 @@ def fetch_images(
 
     Args:
         names: which of "digits", "fashion" and "letters". Letters are two small files out of one archive of 0.5 GB.
-        progress: hears (file, bytes done, bytes in all).
+        progress: called with (file, bytes done, bytes in all).
         folder: where to put them; the user's cache, in which `load_images` looks, if None.
         sources: addresses and checksums; another mirror can be given here.
 
@@ -51,12 +50,12 @@ def fetch_images(
     Raises:
         InvalidInputError: a name that is not known.
         MissingFileError: a file could not be downloaded, or pooch is not installed.
-        BadFileError: what came has another checksum; nothing of it is kept.
+        BadFileError: the downloaded file does not match its checksum; it is deleted.
         WriteError: there is no room for it, or no permission.
     """
     names = [names] if isinstance(names, str) else list(names)
     for name in names:
-        known_set(name)
+        check_set(name)
     target = folder or cache_folder()
     if target is None or importlib.util.find_spec("pooch") is None:
         raise MissingFileError("downloads need the package pooch: pip install pooch.")
@@ -67,7 +66,7 @@ def fetch_images(
     return fetched
 
 
-def _fetch(source: Source, folder: Path, progress: Tell | None) -> list[Path]:
+def _fetch(source: Source, folder: Path, progress: TitledProgress | None) -> list[Path]:
     """The files of a source; an archive itself is not kept: it is a hundred times as large."""
     missing = [file for file in source.files if not _matches(folder / file.name, file)]
     for file in source.files:
@@ -77,13 +76,15 @@ def _fetch(source: Source, folder: Path, progress: Tell | None) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         _clear_abandoned(folder)
         with tempfile.TemporaryDirectory(dir=folder, prefix=SCRATCH) as scratch:
-            for path in _come(source, missing, Path(scratch), progress):
+            for path in _downloaded_files(source, missing, Path(scratch), progress):
                 atomic_write(folder / path.name, partial(shutil.copyfile, path))
     return [folder / file.name for file in source.files]
 
 
-def _come(source: Source, files: list[RemoteFile], scratch: Path, progress: Tell | None) -> Iterator[Path]:
-    """Files as they come, each with the right checksum; all members of an archive are checked before any is yielded."""
+def _downloaded_files(
+    source: Source, files: list[RemoteFile], scratch: Path, progress: TitledProgress | None
+) -> Iterator[Path]:
+    """Files one after another, each with the right checksum; all members of an archive are checked before any is yielded."""
     if source.archive is None:
         for file in files:
             yield _download(source.address, file, scratch, progress)
@@ -111,10 +112,10 @@ def _unpack(archive: Path, file: RemoteFile, folder: Path) -> Path:
             path = folder / file.name
             path.write_bytes(opened.read(members[0]))
     except (zipfile.BadZipFile, EOFError) as error:
-        raise BadFileError(f"{archive.name}: not a whole zip archive ({error}).") from None
+        raise BadFileError(f"{archive.name}: not a complete zip archive ({error}).") from None
     if not _matches(path, file):
         raise BadFileError(
-            f"{archive.name}: its {file.name} has another checksum than {file.checksum}; nothing is kept."
+            f"{archive.name}: its {file.name} does not match the checksum {file.checksum}; it was deleted."
         )
     return path
 
@@ -126,7 +127,7 @@ def _matches(path: Path, file: RemoteFile) -> bool:
     return path.is_file() and pooch.file_hash(str(path), alg=algorithm or "sha256") == expected
 
 
-def _download(address: str, file: RemoteFile, folder: Path, progress: Tell | None) -> Path:
+def _download(address: str, file: RemoteFile, folder: Path, progress: TitledProgress | None) -> Path:
     """One file into `folder`, by pooch: first its content, then the checksum, then its name."""
     import pooch
     import requests
@@ -142,8 +143,8 @@ def _download(address: str, file: RemoteFile, folder: Path, progress: Tell | Non
         raise MissingFileError(f"{url}: could not be downloaded ({error}). {by_hand}") from None
     except ValueError:
         raise BadFileError(
-            f"{url}: what came does not have the checksum {file.checksum}: cut off, or another file. "
-            f"Nothing of it is kept. {by_hand}"
+            f"{url}: the downloaded file does not match the checksum {file.checksum}; it is truncated or a different file, and "
+            f"was deleted. {by_hand}"
         ) from None
     bar.finish()
     return Path(path)
@@ -152,17 +153,17 @@ def _download(address: str, file: RemoteFile, folder: Path, progress: Tell | Non
 class _Progress:
     """The progress bar that pooch expects; passes on (file, done, total)."""
 
-    def __init__(self, title: str, tell: Tell | None) -> None:
+    def __init__(self, title: str, report: TitledProgress | None) -> None:
         self.title = title
-        self.tell = tell
+        self.report = report
         self.total = 0  # pooch sets it; it stays 0 where the server does not say
         self.done = 0
 
     def update(self, num_bytes: int) -> None:
         """Pooch counts the last chunk as a whole one, hence the minimum."""
         before, self.done = self.done, min(self.done + num_bytes, self.total)
-        if self.tell is not None and self.done > before:
-            self.tell(self.title, self.done, self.total)
+        if self.report is not None and self.done > before:
+            self.report(self.title, self.done, self.total)
 
     def reset(self) -> None:
         """Ignored: pooch resets the count when a download is complete."""
@@ -172,8 +173,8 @@ class _Progress:
 
     def finish(self) -> None:
         """Report the end, also of a file that existed or came without a size."""
-        if self.tell is not None and (not self.total or self.done < self.total):
-            self.tell(self.title, max(self.total, 1), max(self.total, 1))
+        if self.report is not None and (not self.total or self.done < self.total):
+            self.report(self.title, max(self.total, 1), max(self.total, 1))
 
 
 @contextmanager

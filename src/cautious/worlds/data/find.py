@@ -17,21 +17,21 @@ EMBEDDED = Path(__file__).parent / "embedded"
 
 
 @dataclass(frozen=True)
-class Place:
-    """A data folder, and in `kind` what it is to the user."""
+class DataFolder:
+    """A folder in which image sets are looked for, and in `kind` what it is to the user."""
 
     kind: str
-    folder: Path
+    path: Path
 
     def __str__(self) -> str:
-        return self.kind if self.folder == EMBEDDED else f"{self.kind} {self.folder}"
+        return self.kind if self.path == EMBEDDED else f"{self.kind} {self.path}"
 
 
 @dataclass(frozen=True)
 class ImageFiles:
     """The two files of a split, and where they were found."""
 
-    place: Place
+    found_in: DataFolder
     layout: Layout
     images: Path
     labels: Path
@@ -52,7 +52,7 @@ def cache_folder() -> Path | None:
     return Path(pooch.os_cache("cautious"))
 
 
-def places(data: str | Path | None = None) -> list[Place]:
+def data_folders(data: str | Path | None = None) -> list[DataFolder]:
     """The folders to look in, first choice first.
 
     Args:
@@ -61,48 +61,53 @@ def places(data: str | Path | None = None) -> list[Place]:
     Raises:
         MissingFileError: the user's folder is not there, or holds no set that is known here.
     """
-    given = _given_place(data)
+    given = _given_folder(data)
     cache = cache_folder()
-    found = [given] if given else []
-    found += [Place(CACHE, cache)] if cache else []
-    return [*found, Place("embedded default", EMBEDDED)]
+    folders = [given] if given else []
+    folders += [DataFolder(CACHE, cache)] if cache else []
+    return [*folders, DataFolder("embedded default", EMBEDDED)]
 
 
-def _given_place(data: str | Path | None) -> Place | None:
-    folder = os.environ.get(DATA_VARIABLE) if data is None else as_path(data, "data")
-    if not folder:
+def _given_folder(data: str | Path | None) -> DataFolder | None:
+    path = os.environ.get(DATA_VARIABLE) if data is None else as_path(data, "data")
+    if not path:
         return None
-    place = Place("given folder" if data is not None else f"{DATA_VARIABLE} folder", Path(folder).expanduser())
-    if not place.folder.is_dir():
-        raise MissingFileError(f"{place}: there is no such folder; leave it out to use the embedded default.")
+    given = DataFolder("given folder" if data is not None else f"{DATA_VARIABLE} folder", Path(path).expanduser())
+    if not given.path.is_dir():
+        raise MissingFileError(f"{given}: there is no such folder; leave it out to use the embedded default.")
     layouts = [layout for known in SETS.values() for split in known.splits.values() for layout in split.layouts]
-    if not any(_file(place.folder, layout.images) for layout in layouts):
+    if not any(_file(given.path, layout.images) for layout in layouts):
         wanted = ", ".join(dict.fromkeys(f"{layout.folder}/" for layout in layouts))
         raise MissingFileError(
-            f"{place}: holds no image set that is known here; wanted are IDX files, plain or .gz, in one of {wanted}. "
+            f"{given}: holds no image set that is known here; wanted are IDX files, plain or .gz, in one of {wanted}. "
             "Give the folder above these, or leave it out to use the embedded default."
         )
-    return place
+    return given
+
+
+def check_data_folder(data: str | Path | None) -> None:
+    """Raise unless the user's folder, if there is one, is there and holds a set that is known here."""
+    _given_folder(data)
 
 
 def locate(name: str, split: str, data: str | Path | None = None) -> ImageFiles | None:
-    """The files of a split in the first place that has both, or None.
+    """The files of a split in the first folder that has both, or None.
 
     Raises:
         InvalidInputError: a name or split that is not known.
-        MissingFileError: the user's folder is unusable (see `places`), or holds half of the pair.
+        MissingFileError: the user's folder is unusable (see `data_folders`), or holds half of the pair.
     """
     layouts = known_split(name, split).layouts
-    for place in places(data):
+    for folder in data_folders(data):
         halves = []
         for layout in layouts:
-            images, labels = _file(place.folder, layout.images), _file(place.folder, layout.labels)
+            images, labels = _file(folder.path, layout.images), _file(folder.path, layout.labels)
             if images and labels:
-                return ImageFiles(place, layout, images, labels)
+                return ImageFiles(folder, layout, images, labels)
             halves += [(images, layout.labels)] if images else [(labels, layout.images)] if labels else []
-        if halves and place.kind != CACHE:  # half a pair in the cache is a download that was broken off
+        if halves and folder.kind != CACHE:  # half a pair in the cache is a download that was broken off
             there, lacking = halves[0]
-            raise MissingFileError(f"{place}: has {there} but not {lacking}[.gz]; images and labels come together.")
+            raise MissingFileError(f"{folder}: has {there} but not {lacking}[.gz]; images and labels come together.")
     return None
 
 
@@ -115,8 +120,8 @@ def _file(folder: Path, name: str) -> Path | None:
 
 
 def missing(name: str, split: str, data: str | Path | None = None) -> MissingFileError:
-    """The error for a split that is in none of the places: names them, and the way out."""
-    looked = "; ".join(map(str, places(data)))
+    """The error for a split that is in none of the folders: names them, and the way out."""
+    looked = "; ".join(map(str, data_folders(data)))
     return MissingFileError(
         f"{name} {split}: not found in: {looked}. Run 'cautious data fetch {name}' once where there is a network, or give "
         f"a folder that has it (--data FOLDER, or {DATA_VARIABLE})."

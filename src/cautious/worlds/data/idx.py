@@ -22,7 +22,7 @@ from cautious.io.atomic import atomic_write
 UNSIGNED_BYTE = 8
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP_MAX_RATIO = 1032
-"""Deflate cannot compress more than this (258 bytes in two bits): a header that promises more is wrong."""
+"""Deflate cannot compress more than this (258 bytes in two bits): a header that declares more is wrong."""
 MAX_BYTES = 2**30
 """More bytes than any image set here has: the limit on what a compressed file may expand to."""
 WAY_OUT = "Replace it by a whole file; 'cautious data fetch' brings one."
@@ -35,7 +35,7 @@ def read_idx(path: Path, num_dims: int) -> Tensor:
 
     Raises:
         BadFileError: a file that is cut off, goes on too long, is not IDX, holds another type or another number of
-            dimensions, nothing, or promises more than it can hold.
+            dimensions, nothing, or declares more than it can hold.
     """
     try:
         with path.open("rb") as file:
@@ -58,15 +58,15 @@ def _read(file: io.BufferedIOBase, path: Path, num_dims: int, room: int) -> Tens
     size = math.prod(shape)
     if size > min(room, MAX_BYTES):
         raise BadFileError(
-            f"{path}: its header promises {size:,} bytes, shape {shape}, and it can hold {min(room, MAX_BYTES):,} at most; "
+            f"{path}: its header declares {size:,} bytes, shape {shape}, and it can hold {min(room, MAX_BYTES):,} at most; "
             f"it is cut off or of another kind. {WAY_OUT}"
         )
     body = bytearray(size)
-    found = file.readinto(body)
-    if found < size:
-        raise BadFileError(f"{path}: cut off: shape {shape} needs {size:,} bytes and {found:,} are there. {WAY_OUT}")
+    num_read = file.readinto(body)
+    if num_read < size:
+        raise BadFileError(f"{path}: cut off: shape {shape} needs {size:,} bytes and {num_read:,} are there. {WAY_OUT}")
     if file.read(1):  # also makes gzip compare its checksum, which it does at the very end only
-        raise BadFileError(f"{path}: goes on after the {size:,} bytes that shape {shape} needs. {WAY_OUT}")
+        raise BadFileError(f"{path}: has extra data after the {size:,} bytes that shape {shape} needs. {WAY_OUT}")
     return torch.frombuffer(body, dtype=torch.uint8).view(shape)
 
 
@@ -99,7 +99,7 @@ def write_idx(path: Path, values: Tensor) -> None:
     """
     if values.dtype != torch.uint8 or not 1 <= values.dim() <= 255 or values.numel() == 0:
         raise InvalidInputError(
-            f"{path}: only unsigned bytes, one at least, can be written as IDX here, got {values.dtype} of shape "
+            f"{path}: only unsigned bytes, at least one, can be written as IDX here, got {values.dtype} of shape "
             f"{list(values.shape)}."
         )
     header = bytes([0, 0, UNSIGNED_BYTE, values.dim()]) + struct.pack(f">{values.dim()}I", *values.shape)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cautious.errors import BadFileError, MissingFileError
-from cautious.worlds.data.find import EMBEDDED, ImageFiles, locate, missing, places
+from cautious.worlds.data.find import EMBEDDED, ImageFiles, check_data_folder, locate, missing
 from cautious.worlds.data.idx import WAY_OUT, read_idx
 from cautious.worlds.data.sources import LETTERS_SUBSET, SETS, known_set, known_split
 
@@ -67,7 +67,7 @@ def load_images(name: str, split: str = "test", data: str | Path | None = None) 
 
     Raises:
         InvalidInputError: a name or split that is not known.
-        MissingFileError: the set is in no place, or the given folder is not there or holds no known set.
+        MissingFileError: the set is in none of the folders, or the given folder is not there or holds no known set.
         BadFileError: the files found are damaged or hold something else.
 
     >>> load_images("digits").images.shape[1:]
@@ -86,7 +86,7 @@ def has_images(name: str, split: str = "test", data: str | Path | None = None) -
 
 def find_images(data: str | Path | None = None) -> list[FoundImages]:
     """Every set and split, read to the end: how many images, from where; or why not."""
-    places(data)  # an unusable folder is the user's mistake, not four missing sets
+    check_data_folder(data)  # an unusable folder is the user's mistake, not four missing sets
     return [_find(name, split, data) for name, known in SETS.items() for split in known.splits]
 
 
@@ -96,7 +96,7 @@ def _find(name: str, split: str, data: str | Path | None) -> FoundImages:
         files = locate(name, split, data)
         if files is None:
             return FoundImages(name, split, place, 0, f"nowhere yet; 'cautious data fetch {name}' brings it")
-        place = str(files.place)
+        place = str(files.found_in)
         images = _read(name, split, files)
     except (MissingFileError, BadFileError) as error:
         return FoundImages(name, split, place, 0, str(error))
@@ -130,5 +130,5 @@ def _origin(name: str, split: str, files: ImageFiles, count: int) -> str:
         extent = f"all {complete:,}"
     else:
         extent = f"{count:,} of the {complete:,}"
-    inside = "" if files.place.folder == EMBEDDED else f" ({files.layout.folder})"
-    return f"{files.place.kind}{inside}: {extent}"
+    inside = "" if files.found_in.path == EMBEDDED else f" ({files.layout.folder})"
+    return f"{files.found_in.kind}{inside}: {extent}"

@@ -154,10 +154,15 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
 )
 
 
-def known_set(name: str) -> KnownSet:
-    """The set called `name`, or an error that lists the known ones."""
+def check_set(name: str) -> None:
+    """Raise, with a list of the known ones, unless there is an image set called `name`."""
     if not isinstance(name, str) or name not in SETS:
-        raise InvalidInputError(f"name={name!r} is no known image set; choose one of {', '.join(map(repr, SETS))}.")
+        raise InvalidInputError(f"name={name!r} is not a known image set; choose one of {', '.join(map(repr, SETS))}.")
+
+
+def known_set(name: str) -> KnownSet:
+    """The set called `name` (`check_set`)."""
+    check_set(name)
     return SETS[name]
 
 

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import gymnasium
 
-gymnasium.register(id="cautious/Driving-v0", entry_point="cautious.worlds.envs.driving_env:DrivingEnv")
+gymnasium.register(
+    id="cautious/Driving-v0",
+    entry_point="cautious.worlds.envs.driving_env:DrivingEnv",
+    vector_entry_point="cautious.worlds.envs.driving_vector:DrivingVectorEnv",
+)
 for name, task in {
     "AskForHelp": "ask-for-help",
     "NonObvious": "non-obvious",
@@ -19,3 +23,16 @@ for name, task in {
         max_episode_steps=100,
         kwargs={"task": task},
     )
+
+gymnasium.register(
+    id="cautious/Terrains-v0",
+    entry_point="cautious.worlds.envs.terrains_env:TerrainsEnv",
+    vector_entry_point="cautious.worlds.envs.terrains_env:TerrainsVectorEnv",
+    max_episode_steps=100,
+)
+gymnasium.register(
+    id="cautious/WideDriving-v0",
+    entry_point="cautious.worlds.envs.wide_driving_env:WideDrivingEnv",
+    vector_entry_point="cautious.worlds.envs.wide_driving_env:WideDrivingVectorEnv",
+    max_episode_steps=500,
+)

@@ -11,7 +11,7 @@ from cautious.errors import InvalidInputError
 from cautious.worlds.driving import driving_world
 from cautious.worlds.driving_picture import as_picture, as_text
 from cautious.worlds.driving_rules import ACTIONS, START, pair_features
-from cautious.worlds.envs.options import RENDER_MODES, option, parse_render_mode
+from cautious.worlds.envs.options import RENDER_MODES, option, parse_observation, parse_render_mode
 
 
 class DrivingEnv(gymnasium.Env[Any, Any]):
@@ -28,7 +28,9 @@ class DrivingEnv(gymnasium.Env[Any, Any]):
 
     ## Observation Space
     `Discrete(256)` familiar, `Discrete(784)` novel: the index of the state in `driving_world(...).states`, which is also
-    `info["state"]` as (column, speed, left obstacle, right obstacle), an obstacle `None` or (row, column).
+    `info["state"]` as (column, speed, left obstacle, right obstacle), an obstacle `None` or (row, column). With
+    `observation="features"` a `Box` of 22 zeros and ones (`worlds.driving_features`): the car's column, its speed, and for
+    each half whether its obstacle is hidden or where it is.
 
     ## Starting State
     Right lane of the road (column 2), at a standstill, both obstacles hidden.
@@ -46,7 +48,7 @@ class DrivingEnv(gymnasium.Env[Any, Any]):
 
     ## Arguments
     `novel` (True): obstacles on the road too. `appearance_probability` (0.5): chance that a hidden obstacle appears in
-    each newly seen row, in (0, 1]. `render_mode` (None): `"ansi"` or `"rgb_array"`.
+    each newly seen row, in (0, 1]. `observation` ("number"): or "features". `render_mode` (None): `"ansi"` or `"rgb_array"`.
 
     ## Version History
     v0: first version.
@@ -54,21 +56,31 @@ class DrivingEnv(gymnasium.Env[Any, Any]):
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": 4}  # noqa: RUF012  (Gymnasium's convention)
 
-    def __init__(self, novel: bool = True, appearance_probability: float = 0.5, render_mode: str | None = None) -> None:
+    def __init__(
+        self,
+        novel: bool = True,
+        appearance_probability: float = 0.5,
+        render_mode: str | None = None,
+        observation: str = "number",
+    ) -> None:
         """Build the exact world; steps are sampled from its transition matrix."""
         self.world = driving_world(novel, appearance_probability)
         self.render_mode = parse_render_mode(render_mode)
         self.action_space = spaces.Discrete(len(ACTIONS))
-        self.observation_space = spaces.Discrete(len(self.world.states))
+        self.observation_space, self._shown = parse_observation(observation, self.world)
         self._state = self.world.index(START)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+    def _observation(self) -> Any:
+        shown = self._shown[self._state]
+        return int(shown) if shown.ndim == 0 else shown.copy()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Back to the start; `options={"state": (column, speed, left, right)}` starts elsewhere."""
         super().reset(seed=seed)
         self._state = self.world.index(option(options, "state", START))
-        return self._state, {"state": self.world.states[self._state]}
+        return self._observation(), {"state": self.world.states[self._state]}
 
-    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Sample the next state from the exact transition probabilities."""
         if not self.action_space.contains(action):
             names = ", ".join(f"{number} {name}" for number, name in enumerate(ACTIONS))
@@ -80,7 +92,7 @@ class DrivingEnv(gymnasium.Env[Any, Any]):
             "state": self.world.states[following],
             **{name: happened[name] for name in happened if name != "reward"},
         }
-        return following, float(happened["reward"]), False, False, info
+        return self._observation(), float(happened["reward"]), False, False, info
 
     def render(self) -> Any:
         """The current state as text ("ansi") or as a picture [H, W, 3] ("rgb_array")."""

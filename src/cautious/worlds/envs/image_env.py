@@ -94,7 +94,9 @@ class ImageEnv(gymnasium.Env[Any, Any]):
         self._draw()
         index = option(options, "index", self._index)
         if parse_count(index, "index", 0) >= len(self._images):
-            raise InvalidInputError(f"index={index} is no image; there are {len(self._images)}, counted from 0.")
+            raise InvalidInputError(
+                f"index={index} is not the number of an image; there are {len(self._images)}, counted from 0."
+            )
         available = option(options, "help_available", self._help_available)
         if not (isinstance(available, (int, np.integer, np.bool_)) and available in (0, 1)):
             raise InvalidInputError(f"help_available={available!r} must be 0 or 1.")

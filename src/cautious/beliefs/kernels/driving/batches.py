@@ -60,16 +60,18 @@ def write_batches(
     """
     pair = tl.arange(0, CAPACITY) + (epoch >> 30)  # + 0: keeps indices from waiting in registers between epochs
     real = pair < num_pairs
+    # The same number for each (model, epoch, sample) as `_hashes`: batches are then those of the plain path.
     counter = (epoch.to(tl.int64) * num_pairs + tl.load(samples + pair, mask=real, other=0)).to(tl.uint64)
     keys = _mix(_mix(seed.to(tl.uint64)) + counter * STEP).to(tl.int64, bitcast=True)
     largest = tl.full([], 0x7FFFFFFFFFFFFFFF, tl.int64)
-    keys = tl.where(real, keys, largest)
+    keys = tl.where(real, keys, largest)  # what only fills up to a power of two comes after all pairs
     one = tl.full([CAPACITY], 1, tl.int64) << (16 * tl.load(heads + pair, mask=real, other=0)).to(tl.int64)
     done = real & False
     for batch in tl.range(num_batches, num_stages=1):
+        # All pairs up to the end of this batch, less those of the batches before.
         rank = tl.minimum((batch + 1) * batch_size, num_pairs)
         reached = real
-        if rank < num_pairs:
+        if rank < num_pairs:  # the last batch is whatever is left: no threshold to search for
             reached = keys < _threshold(keys, rank)
         member = reached & (done == False)  # noqa: E712
         place = tl.cumsum(member.to(tl.int32), 0) - 1

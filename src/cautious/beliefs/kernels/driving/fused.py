@@ -51,6 +51,7 @@ class FusedDrivingTraining:
         if targets.shape != (inputs.num_pairs,) or inputs.num_pairs >= MAX_PAIRS:
             raise InvalidInputError(f"targets: expected [{inputs.num_pairs}], fewer than {MAX_PAIRS}.")
         tables = pair_tables(inputs)
+        # Entries are 0 and 1, exact in bfloat16, and tensor cores multiply it; the interpreter on the CPU has no such type.
         self._members = tables.members.to(self._device, torch.float32 if interpreted() else torch.bfloat16)
         self._tables = [table.to(self._device) for table in tables[1:]]
         self._most = int(tables.starts.diff().max())
@@ -71,7 +72,7 @@ class FusedDrivingTraining:
         rates = corrections(shard.epoch * num_batches, num_epochs * num_batches, settings.learning_rate)
         tensors = [*state, torch.tensor(seeds, device=self._device), *self._workspace(num_models, num_batches)]
         call = _Call([*tensors, rates.to(self._device)], settings, shard.epoch)
-        if interpreted():
+        if interpreted():  # no streams on the CPU: one launch
             self._launch(call, range(num_models), range(shard.epoch, shard.epoch + num_epochs))
         else:
             self._launch_all(call, num_models, num_epochs)
@@ -92,6 +93,7 @@ class FusedDrivingTraining:
             range(call.first_epoch, call.first_epoch + num_epochs), min(MAX_LAUNCHES, num_epochs // MIN_EPOCHS)
         )
         streams = streams_of(self._device, NUM_STREAMS)[: len(groups)]
+        # Launches of one stream run in order, so a group's epochs follow each other; groups share nothing that is written.
         with side_by_side(streams):
             for stream, models in zip(streams, groups, strict=True):
                 with torch.cuda.stream(stream):
@@ -120,7 +122,7 @@ class _Call(NamedTuple):
 
 
 def _cut(whole: range, num_parts: int) -> list[range]:
-    """Cut a range into at most so many parts of nearly equal length, none empty."""
+    """Cut a range into at most `num_parts` parts of nearly equal length, none empty."""
     num_parts = max(1, min(num_parts, len(whole)))
     borders = [whole.start + len(whole) * number // num_parts for number in range(num_parts + 1)]
     return [range(start, end) for start, end in pairwise(borders)]

@@ -90,7 +90,7 @@ export function openTable() {
     const words = `Ordinary: ${act(decision.ordinary)}. Cautious (${levelName()}): ${act(decision.policy)}. Caution ${decision.caution.toFixed(2)}, ${cautionWords(decision.caution)}.${same}`;
     if ($("point-words").textContent !== words) announce(words);
     $("point-words").textContent = words;
-    $("table-chart").setAttribute("aria-label", `What thirty models think each action pays at ${short(x)}, ${short(y)}. ${words}`);
+    $("table-chart").setAttribute("aria-label", `What ${decision.rewards.length / LABELS.length} models think each action pays at ${short(x)}, ${short(y)}. ${words}`);
   }, failed);
 
   // The planes

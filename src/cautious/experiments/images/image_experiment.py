@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from cautious.errors import InvalidInputError, MissingFileError
 from cautious.evaluation.image_behaviour import behaviour, behaviour_of_networks, frequencies, frequencies_by_label
 from cautious.experiments.executors.executor import Executor, LocalExecutor
 from cautious.experiments.images.settings import EnsembleVariant, ImageExperiment
-from cautious.experiments.runs import load_belief, save_belief, train_belief
+from cautious.experiments.runs import load_stage_belief, train_stage_belief
 from cautious.experiments.store import StageResult, Store, as_lists, hardware_name
 from cautious.io.arrays import fingerprint_of
 from cautious.ops.risk import KofN
@@ -103,8 +103,8 @@ def _run_variant(
     missing = [stage for stage in stages_of(experiment, variant, images) if not store.has(stage.name)]
     if not missing:
         return
-    ensemble = load_or_train(experiment, variant, store, images, device, progress, executor)
-    inputs = StageInputs(experiment, ensemble, images.tests, device)
+    ensemble = load_or_train_variant(experiment, variant, store, images, device, progress, executor)
+    inputs = ImageStageInputs(experiment, ensemble, images.tests, device)
     title = f"solving, {variant.name}"
     for stage, (numbers, arrays) in executor.map(
         run_stage, inputs, missing, device=device, title=title, progress=progress
@@ -166,7 +166,7 @@ def _complete_or_cut(images: ImageSet, count: int | None) -> ImageSet:
 
 
 def cut(images: ImageSet, count: int | None) -> ImageSet:
-    """About `count` images, equally many of each label (one at least), the same ones each time; all if there are no more."""
+    """About `count` images, equally many of each label (at least one), the same ones each time; all if there are no more."""
     if count is None or len(images) <= count:
         return images
     count = max(count, len(torch.unique(images.labels)))
@@ -178,7 +178,7 @@ def cut(images: ImageSet, count: int | None) -> ImageSet:
 # The belief
 
 
-def load_or_train(
+def load_or_train_variant(
     experiment: ImageExperiment,
     variant: EnsembleVariant,
     store: Store,
@@ -190,20 +190,18 @@ def load_or_train(
     """The ensemble of a variant: loaded if the run has it, trained if not."""
     stage = f"belief-{variant.name}"
     if store.has(stage):
-        return load_belief(store, stage)
+        return load_stage_belief(store, stage)
     problem = training_problem(experiment, variant, images.train)
-    models, numbers = train_belief(
+    return train_stage_belief(
         store,
         stage,
         problem,
         variant.training,
+        count_name="num_images",
         executor=executor,
         device=device,
         progress=titled(progress, f"training, {variant.name}"),
     )
-    ensemble = RewardEnsemble(problem.network, models.parameters, models.losses, asdict(variant.training))
-    save_belief(store, stage, ensemble, models.losses, {"num_images": problem.num_samples, **numbers})
-    return ensemble
 
 
 def training_problem(
@@ -250,6 +248,8 @@ def stages_of(experiment: ImageExperiment, variant: EnsembleVariant, images: Ima
     """The stages of a variant, in order."""
     bits = (True, False) if experiment.image_task.help_bit else (None,)
     extra = ("dial", "models") if variant == experiment.main and experiment.num_dial_images else ()
+    if variant.training.num_models < DIAL_N:
+        extra = ()  # too few models for either
     return [
         Stage(variant.name, name, bit, study)
         for study in ("behaviour", *extra)
@@ -258,7 +258,7 @@ def stages_of(experiment: ImageExperiment, variant: EnsembleVariant, images: Ima
     ]
 
 
-class StageInputs(NamedTuple):
+class ImageStageInputs(NamedTuple):
     """What the stages of a variant share, wherever they are run."""
 
     experiment: ImageExperiment
@@ -267,7 +267,7 @@ class StageInputs(NamedTuple):
     device: torch.device | str
 
 
-def run_stage(inputs: StageInputs, stage: Stage, progress: TitledProgress | None) -> StageResult:
+def run_stage(inputs: ImageStageInputs, stage: Stage, progress: TitledProgress | None) -> StageResult:
     """Predict, solve, measure."""
     experiment, images = inputs.experiment, inputs.tests[stage.images]
     ensemble = inputs.ensemble.to(inputs.device)
@@ -350,6 +350,9 @@ def _solve_levels(
 ) -> tuple[Tensor, Tensor, list[int]]:
     """Policies of every level and run [L, R, S, A], their values under the sampled rewards [L, R, T], and reshuffles [L]."""
     policies, values, reshuffles = [], [], []
+    # The main variant's seed for all variants: the same queues of models, so that two variants differ in their beliefs, not in
+    # the draws of the solver.
+    seed = experiment.main.training.seed
     calls = _levels_per_call(experiment, rewards)
     for levels in calls:
         solution = solve_bandit(
@@ -358,7 +361,7 @@ def _solve_levels(
             regime=regime,
             num_iterations=experiment.num_iterations,
             num_runs=experiment.num_runs,
-            seed=experiment.main.training.seed,
+            seed=seed,
             track_exact=False,
             progress=bar.next_call(),
         )
@@ -421,7 +424,8 @@ def model_study(
     Each number of models is measured on several random parts of the ensemble, so that the spread is that of training fewer
     models, not only of shuffling them.
     """
-    sizes = [size for size in experiment.curve_sizes if size <= len(rewards)]
+    fewest = experiment.parsed_levels[0].n
+    sizes = [size for size in experiment.curve_sizes if fewest <= size <= len(rewards)] or [len(rewards)]
     by_regime: dict[str, dict[str, Any]] = {str(regime): {} for regime in Regime}
     bar = ProgressTracker(len(Regime) * len(Sampling) * len(sizes) * experiment.num_parts, progress)
     for regime in Regime:

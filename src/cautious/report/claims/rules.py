@@ -14,11 +14,9 @@ from cautious.report.images.image_run import (
     BITS,
     HELP,
     INDEX,
-    PAPER_DIGITS,
     PAPER_LETTERS,
-    PAPER_MODELS,
-    PLACES,
     REGIMES,
+    TABLE_ROWS,
     ImageRun,
     Measured,
     in_words,
@@ -27,12 +25,12 @@ from cautious.report.images.image_run import (
 from cautious.report.paper import paper_gpu_hours, paper_table
 from cautious.types import Regime
 
-Finding = tuple[bool, str]
+RuleResult = tuple[bool, str]
 """Whether it holds, and the numbers."""
 NUMBERS = "the paper's numbers"
 PRINTED = 0.01
 """The last decimal that the paper prints, in points: percentages that differ by less are equal at its precision."""
-Rule = Callable[[ImageRun, str], Finding]
+Rule = Callable[[ImageRun, str], RuleResult]
 LAST = 20
 """The mean over the last iterations is compared with that over as many before them (claim CV1)."""
 
@@ -90,34 +88,30 @@ class Claim:
         if images == "letters" and images not in run.sets:
             return ClaimResult(name, self.says, None, "not run: no letters available")
         try:
+            if self.paper_variants is None and len(run.levels) < 2:
+                raise NotRunError("a single level has no order")
             reproduced, numbers = self.rule(run, images)
         except NotRunError as missing:
             return ClaimResult(name, self.says, None, f"not run: {missing}")
         numbers += _letters_note(run) if images == "letters" else ""
         if self.observation:
             return ClaimResult(name, self.says, None, numbers, observation=True)
-        if self.paper_variants is not None and not run.has_paper_sizes(*self.paper_variants):
-            return ClaimResult(name, self.says, None, f"{_size_note(run, self.paper_variants)}; {numbers}")
+        if self.paper_variants is not None and (other := run.unlike_paper(*self.paper_variants)):
+            return ClaimResult(name, self.says, None, f"not judged {other}; {numbers}")
         return ClaimResult(name, self.says, reproduced, numbers)
 
 
 def _letters_note(run: ImageRun) -> str:
-    found = run.num_images("letters, test")
-    return "" if found == PAPER_LETTERS else f" (on {found:,} letters, not the paper's {PAPER_LETTERS:,})"
-
-
-def _size_note(run: ImageRun, variants: Sequence[str]) -> str:
-    models = min(run.num_models(name) for name in variants or run.variants)
-    digits = run.num_images("digits, train")
-    return f"not judged at {models:,} models and {digits:,} digits (the paper: {PAPER_MODELS:,} and {PAPER_DIGITS:,})"
+    count = run.num_images("letters, test")
+    return "" if count == PAPER_LETTERS else f" (on {count:,} letters, not the paper's {PAPER_LETTERS:,})"
 
 
 def need(run: ImageRun, variant: str, images: str, bit: bool | None = None) -> Measured:
     """A stage's behaviour; a claim that needs it is not judged without."""
-    found = run.measured(variant, images, bit)
-    if found is None:
+    measured = run.measured(variant, images, bit)
+    if measured is None:
         raise NotRunError(f"stage {run.stage(variant, images, bit)} is missing")
-    return found
+    return measured
 
 
 def rises(values: Sequence[float]) -> bool:
@@ -144,30 +138,38 @@ def never_rises_in_print(percentages: Sequence[float]) -> bool:
 
 
 def robust(levels: Sequence[str]) -> list[int]:
-    """Places of the levels with k < N."""
+    """Indices of the levels with k < N."""
     parsed = [KofN.parse(level) for level in levels]
-    return [place for place, level in enumerate(parsed) if level.k < level.n]
+    return [index for index, level in enumerate(parsed) if level.k < level.n]
 
 
 def most_robust(levels: Sequence[str]) -> list[int]:
-    """Places of the levels that average over a single model, k = 1 < N."""
+    """Indices of the levels that average over a single model, k = 1 < N."""
     parsed = [KofN.parse(level) for level in levels]
-    return [place for place, level in enumerate(parsed) if level.k == 1 < level.n]
+    return [index for index, level in enumerate(parsed) if level.k == 1 < level.n]
 
 
-def listed(levels: Sequence[str], values: Sequence[float], optim: float | None = None, digits: int = 2) -> str:
+def need_ordinary(levels: Sequence[str]) -> None:
+    """Raise unless the last level is n-of-n, the ordinary one that others are compared with, and some level is robust."""
+    if len(levels) - 1 in robust(levels) or not robust(levels):
+        raise NotRunError("it needs a level with k < n and, to compare it with, one with k = n")
+
+
+def format_levels(levels: Sequence[str], values: Sequence[float], optim: float | None = None, digits: int = 2) -> str:
     """Numbers with their levels, for a verdict."""
     parts = [f"{level} {value:.{digits}f}" for level, value in zip(levels, values, strict=True)]
     return ", ".join([*parts, f"optim {optim:.{digits}f}"] if optim is not None else parts)
 
 
 def within(tables: Sequence[str], quantities: Sequence[str], points: float) -> Rule:
-    """The rule "each cell of these tables within so many points", by mean probability; misprinted columns do not count."""
+    """The rule "each cell of these tables within `points` points", by mean probability; misprinted columns do not count."""
 
-    def judge(run: ImageRun, _images: str) -> Finding:
+    def judge(run: ImageRun, _images: str) -> RuleResult:
         apart = {
             cell: both for name in tables for cell, both in differences(run, name).items() if cell[-2] in quantities
         }
+        if not apart:
+            raise NotRunError("no level of the paper's tables was run")
         worst = max(apart, key=lambda cell: abs(apart[cell][0]))
         outside = sum(abs(mean) > points for mean, _ in apart.values())
         share = max(abs(share) for _, share in apart.values())
@@ -181,17 +183,17 @@ def within(tables: Sequence[str], quantities: Sequence[str], points: float) -> R
 def differences(run: ImageRun, name: str) -> dict[tuple[str, ...], tuple[float, float]]:
     """Ours minus the paper's in both readings, by cell: (table, group, quantity, column)."""
     paper = paper_table(name)
-    found: dict[tuple[str, ...], tuple[float, float]] = {}
-    for group, place in PLACES[run.task.name][name].items():
+    apart: dict[tuple[str, ...], tuple[float, float]] = {}
+    for group, table_row in TABLE_ROWS[run.task.name][name].items():
         for quantity, row in paper.cells[group].items():
-            ours = our_cells(run, place, quantity)
+            ours = our_cells(run, table_row, quantity)
             if not ours:
-                raise NotRunError(f"stage {run.stage(place.variant, 'digits', place.bit)} is missing")
+                raise NotRunError(f"stage {run.stage(table_row.variant, 'digits', table_row.bit)} is missing")
             for column, cell in row.items():
-                if column not in paper.misprinted:
+                if column not in paper.misprinted and column in ours["probability"]:
                     mean, share = (float(cells[column].nanmean()) - cell.mean for cells in ours.values())
-                    found[(name, group, quantity, column)] = (mean, share)
-    return found
+                    apart[(name, group, quantity, column)] = (mean, share)
+    return apart
 
 
 def help_percent(run: ImageRun, images: str, regime: Regime, variant: str) -> tuple[list[float], float]:
@@ -200,9 +202,11 @@ def help_percent(run: ImageRun, images: str, regime: Regime, variant: str) -> tu
     return (100 * measured.means(regime, HELP)).tolist(), 100 * measured.optim(HELP)
 
 
-def more_reward_more_help(run: ImageRun, images: str, bit: bool | None = None) -> Finding:
+def more_reward_more_help(run: ImageRun, images: str, bit: bool | None = None) -> RuleResult:
     """No level's help falls as help pays more, and that of the robust levels rises; both regimes."""
     variants = run.variants_by("help_reward")
+    if len(variants) < 2:
+        raise NotRunError("a single reward of help")
     finished = [name for name in variants if run.measured(name, images, bit) is not None]
     if len(finished) < len(variants):
         missing = next(name for name in variants if name not in finished)
@@ -211,14 +215,14 @@ def more_reward_more_help(run: ImageRun, images: str, bit: bool | None = None) -
     return _by_reward(run, images, bit, variants)
 
 
-def _by_reward(run: ImageRun, images: str, bit: bool | None, variants: list[str]) -> Finding:
+def _by_reward(run: ImageRun, images: str, bit: bool | None, variants: list[str]) -> RuleResult:
     """The same for ensembles in rising order of what help pays."""
     holds, texts = True, []
     for regime, words in REGIMES.items():
         by_reward = [(100 * need(run, name, images, bit).means(regime, HELP)).tolist() for name in variants]
         by_level = list(zip(*by_reward, strict=True))
         holds &= all(list(values) == sorted(values) for values in by_level)
-        holds &= all(rises(by_level[place]) for place in robust(run.levels))
+        holds &= all(rises(by_level[index]) for index in robust(run.levels))
         rows = zip(run.levels, by_level, strict=True)
         texts.append(f"{words}: " + ", ".join(f"{level} {' / '.join(f'{x:.2f}' for x in row)}" for level, row in rows))
     return holds, f"{' / '.join(variants)}, %; " + "; ".join(texts)
@@ -227,12 +231,15 @@ def _by_reward(run: ImageRun, images: str, bit: bool | None, variants: list[str]
 def index_by_regime(run: ImageRun, images: str, bit: bool | None = None) -> tuple[list[list[float]], float, str]:
     """The index of the levels in each regime, optim's, and both in words."""
     measured = need(run, run.main, images, bit)
-    found, optim = [measured.means(regime, INDEX).tolist() for regime in REGIMES], measured.optim(INDEX)
-    parts = [f"{words}: {listed(run.levels, own, optim)}" for words, own in zip(REGIMES.values(), found, strict=True)]
-    return found, optim, "; ".join(parts)
+    by_regime, optim = [measured.means(regime, INDEX).tolist() for regime in REGIMES], measured.optim(INDEX)
+    parts = [
+        f"{words}: {format_levels(run.levels, means, optim)}"
+        for words, means in zip(REGIMES.values(), by_regime, strict=True)
+    ]
+    return by_regime, optim, "; ".join(parts)
 
 
-def index_order(run: ImageRun, images: str, bit: bool | None = None) -> Finding:
+def index_order(run: ImageRun, images: str, bit: bool | None = None) -> RuleResult:
     """The index of the four levels never falls as k/N grows, and its ends are apart; both regimes."""
     regimes, _, text = index_by_regime(run, images, bit)
     return all(rises(levels) for levels in regimes), text
@@ -245,16 +252,16 @@ def levels_off(sampled_values: Mapping[str, Tensor]) -> ClaimResult:
     """CV1: mean of the last 20 iterations within 5 % of the range of that of the 20 before, at every level.
 
     Args:
-        sampled_values: where they were measured -> value under the sampled rewards, [L, R, T].
+        sampled_values: ensemble, set and regime -> value under the sampled rewards, [L, R, T].
     """
     says = "the value under the sampled rewards levels off well before T = 100"
     num_iterations = min((values.shape[-1] for values in sampled_values.values()), default=0)
     if num_iterations < 3 * LAST:
         return ClaimResult("CV1", says, None, f"{num_iterations} iterations are too few to tell")
-    shares = {place: _late_change(values) for place, values in sampled_values.items()}
-    place = max(shares, key=lambda name: shares[name])
-    text = f"largest change {100 * shares[place]:.1f} % of a curve's range"
-    return ClaimResult("CV1", says, shares[place] <= 0.05, f"{text} ({place})" if place else text)
+    shares = {curve: _late_change(values) for curve, values in sampled_values.items()}
+    worst = max(shares, key=lambda curve: shares[curve])
+    text = f"largest change {100 * shares[worst]:.1f} % of a curve's range"
+    return ClaimResult("CV1", says, shares[worst] <= 0.05, f"{text} ({worst})" if worst else text)
 
 
 def _late_change(sampled_value: Tensor) -> float:
@@ -266,7 +273,7 @@ def _late_change(sampled_value: Tensor) -> float:
 
 
 def trained_on(store: Store, stage: str) -> str:
-    """The hardware that a belief was trained on; early stores name only the device."""
+    """The hardware that a belief was trained on; results/driving, ask-for-help and others name only the device."""
     numbers = store.numbers(stage)
     if "hardware" in numbers:
         return str(numbers["hardware"])
@@ -276,16 +283,16 @@ def trained_on(store: Store, stage: str) -> str:
 
 def sampled_values(run: ImageRun) -> dict[str, Tensor]:
     """Value under the sampled rewards, [L, R, T], of every ensemble, set and regime that was run."""
-    found = {}
+    by_curve = {}
     for variant in run.variants:
         for images in run.sets:
             for bit in run.bits:
                 arrays = run.arrays(variant, images, bit) or {}
-                place = " ".join(part for part in (variant, images, BITS[bit]) if part)
+                stage = " ".join(part for part in (variant, images, BITS[bit]) if part)
                 for regime, words in REGIMES.items():
                     if f"{regime}-sampled_value" in arrays:
-                        found[f"{place}, {words}"] = arrays[f"{regime}-sampled_value"]
-    return found
+                        by_curve[f"{stage}, {words}"] = arrays[f"{regime}-sampled_value"]
+    return by_curve
 
 
 def image_cost(run: ImageRun) -> ClaimResult:

@@ -15,18 +15,19 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cautious.beliefs.ensemble import RewardEnsemble
+from cautious.beliefs.ensemble import SHIPPED, RewardEnsemble
 from cautious.beliefs.training.problems import DrivingTrainingProblem
 from cautious.beliefs.training.state import TrainingSettings
+from cautious.errors import InvalidInputError
 from cautious.evaluation.driving_safety import safety_statistics
 from cautious.experiments.executors.executor import Executor, LocalExecutor
-from cautious.experiments.runs import load_belief, save_belief, train_belief
+from cautious.experiments.runs import load_stage_belief, save_stage_belief, train_stage_belief
 from cautious.experiments.store import StageResult, Store, as_lists, hardware_name
 from cautious.ops.risk import KofN
 from cautious.progress import ProgressTracker, TitledProgress, titled
 from cautious.solvers.optimal import optimal_policy
 from cautious.solvers.solve import solve_mdp
-from cautious.validation import look_up
+from cautious.validation import look_up, parse_count
 from cautious.worlds.driving import DrivingWorld, driving_world
 from cautious.worlds.mdp import TabularMDP
 
@@ -51,6 +52,24 @@ class DrivingExperiment:
     def levels(self) -> list[KofN]:
         """The levels, most cautious first."""
         return [KofN(k, self.n) for k in self.ks]
+
+    def checked(self) -> DrivingExperiment:
+        """The experiment, if it can be run to its end; raises before the training what would fail after it."""
+        for name in ("certain_epochs", "num_iterations", "num_runs", "num_optim", "n"):
+            parse_count(getattr(self, name), name)
+        if not self.ks or not self.probabilities:
+            raise InvalidInputError("ks and probabilities: give one value of each at least.")
+        for level in self.levels:
+            level.check_num_models(self.training.num_models)
+        for probability in (*self.probabilities, self.default_probability):
+            if not 0 < probability <= 1:
+                raise InvalidInputError(f"probability {probability:g} must be above 0 and at most 1.")
+        if self.default_probability not in self.probabilities:
+            known = ", ".join(f"{probability:g}" for probability in self.probabilities)
+            raise InvalidInputError(
+                f"default_probability={self.default_probability:g} must be one of the probabilities {known}."
+            )
+        return self
 
     def as_settings(self) -> dict[str, Any]:
         """Plain values, for a manifest."""
@@ -95,6 +114,13 @@ def experiment_at(scale: str, seed: int = 0) -> DrivingExperiment:
     return replace(preset, training=replace(preset.training, seed=seed))
 
 
+def packaged_experiment(seed: int = 0) -> tuple[DrivingExperiment, RewardEnsemble]:
+    """The demo with the belief that comes with the package: trained at the paper's settings, so nothing has to be trained."""
+    belief = RewardEnsemble.load(SHIPPED / "driving")
+    training = replace(TrainingSettings(**belief.settings), seed=seed)
+    return replace(SCALES["demo"], training=training), belief
+
+
 def run_driving(
     experiment: DrivingExperiment,
     folder: Path | str,
@@ -102,6 +128,7 @@ def run_driving(
     device: torch.device | str = "cpu",
     progress: TitledProgress | None = None,
     executor: Executor | None = None,
+    belief: RewardEnsemble | None = None,
 ) -> Store:
     """Run the experiment, or resume it where an earlier call stopped.
 
@@ -111,10 +138,13 @@ def run_driving(
         device: Where to train; solving is fastest on the CPU.
         progress: Called as each stage advances.
         executor: Runs the pieces; this process if not given.
+        belief: Models to use instead of training some, for probabilities below 1; those of `packaged_experiment`.
     """
     store = Store.create(folder, "driving", experiment.as_settings())
     executor = executor or LocalExecutor()
     with store.locked():
+        if belief is not None and not store.has("belief"):
+            save_stage_belief(store, "belief", belief, {"origin": "comes with the package"})
         missing = [p for p in experiment.probabilities if not store.has(stage_name(p))]
         # All p < 1 share one belief; p = 1 has its own, because its familiar world has fewer pairs of states.
         groups = [group for group in ([p for p in missing if p < 1], [p for p in missing if p == 1]) if group]
@@ -133,8 +163,8 @@ def _run_probabilities(
     executor: Executor,
 ) -> None:
     """Train the belief that these probabilities share, then solve and measure at each."""
-    ensemble = load_or_train(experiment, store, probabilities[0], device, progress, executor)
-    inputs = StageInputs(experiment, ensemble, store if executor.is_local else None)
+    ensemble = load_or_train_driving(experiment, store, probabilities[0], device, progress, executor)
+    inputs = DrivingStageInputs(experiment, ensemble, store if executor.is_local else None)
     title = f"solving, p = {', '.join(f'{p:g}' for p in probabilities)}"
     solved = executor.map(solve_stage, inputs, probabilities, device="cpu", title=title, progress=progress)
     for probability, (numbers, arrays) in solved:
@@ -146,7 +176,7 @@ def stage_name(probability: float) -> str:
     return f"novel-p{probability:g}"
 
 
-def load_or_train(
+def load_or_train_driving(
     experiment: DrivingExperiment,
     store: Store,
     probability: float,
@@ -158,24 +188,22 @@ def load_or_train(
     certain = probability == 1
     stage = "belief-certain" if certain else "belief"
     if store.has(stage):
-        return load_belief(store, stage)
+        return load_stage_belief(store, stage)
     problem = DrivingTrainingProblem.familiar(probability)
     settings = replace(experiment.training, num_epochs=experiment.certain_epochs) if certain else experiment.training
-    models, numbers = train_belief(
+    return train_stage_belief(
         store,
         stage,
         problem,
         settings,
+        count_name="num_pairs",
         executor=executor or LocalExecutor(),
         device=device,
         progress=titled(progress, "training, p = 1" if certain else "training"),
     )
-    ensemble = RewardEnsemble(problem.network, models.parameters, models.losses, asdict(settings))
-    save_belief(store, stage, ensemble, models.losses, {"num_pairs": problem.num_samples, **numbers})
-    return ensemble
 
 
-class StageInputs(NamedTuple):
+class DrivingStageInputs(NamedTuple):
     """What the stages that share a belief need, wherever they are solved."""
 
     experiment: DrivingExperiment
@@ -184,7 +212,7 @@ class StageInputs(NamedTuple):
     """Where to save the pieces of a stage; None on a worker that cannot reach the run's folder."""
 
 
-def solve_stage(inputs: StageInputs, probability: float, progress: TitledProgress | None) -> StageResult:
+def solve_stage(inputs: DrivingStageInputs, probability: float, progress: TitledProgress | None) -> StageResult:
     """Policies, statistics and certificates for one p."""
     experiment, ensemble, store = inputs
     parts = None if store is None else store.parts(stage_name(probability))

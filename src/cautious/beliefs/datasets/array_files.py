@@ -29,7 +29,7 @@ def load_dataset(paths: Sequence[Path]) -> Dataset:
     """The arrays of one file or of several, whose states follow each other; runs no code from them."""
     if not paths:
         raise InvalidInputError(
-            "data: no file is named; pass one at least: a table (cautious train log.csv --action COLUMN --reward COLUMN), or "
+            "data: no file is named; pass at least one: a table (cautious train log.csv --action COLUMN --reward COLUMN), or "
             "a file with arrays 'inputs' and 'rewards'."
         )
     parts = [_read(path) for path in paths]
@@ -57,13 +57,13 @@ def _read(path: Path) -> Dataset:
 def _arrays(path: Path, *names: str) -> list[Tensor]:
     """The arrays of these names: bytes as they are, everything else as float32 or float64."""
     if path.suffix == ".npz":
-        found: Sequence[Any] = load_npz(path, names)
+        contents: Sequence[Any] = load_npz(path, names)
     elif path.suffix == ".safetensors":
         tensors = load_tensors(path)
-        found = [pick(tensors, name, path) for name in names]
+        contents = [pick(tensors, name, path) for name in names]
     else:
-        raise InvalidInputError(f"{path}: expected a file that ends in .csv, .npz or .safetensors.")
+        raise InvalidInputError(f"{path}: expected a file that ends in .csv, .parquet, .npz or .safetensors.")
     return [
         torch.as_tensor(array) if images_are_bytes(array) else as_float_tensor(array, f"{path}: {name}")
-        for name, array in zip(names, found, strict=True)
+        for name, array in zip(names, contents, strict=True)
     ]

@@ -1,0 +1,193 @@
+"""KofNPPO on the driving world, judged by the exact solver: ten seeds, the coverage of its bounds, its cost beside plain PPO.
+
+    python -m benchmarks.deep seeds results/deep.jsonl     # goes on where it was stopped
+    python -m benchmarks.deep coverage
+    python -m benchmarks.deep overhead
+
+The learner has no table: its network sees 22 features of a state, and the environment is sampled.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from stable_baselines3 import PPO
+
+from cautious import KofN, KofNPPO, RewardEnsemble, driving_world, fit_ensemble, solve_mdp
+from cautious.beliefs.table_belief import TableBelief
+from cautious.experiments.store import provenance_line
+from cautious.rl.environments import VectorEnvAdapter
+from cautious.worlds.driving import DrivingWorld
+from cautious.worlds.driving_features import driving_features, state_numbers_of
+
+LEVELS = ("1-of-20", "5-of-20")
+NUM_SEEDS, NUM_STEPS, NUM_ENVS = 10, 500_000, 64
+PPO_SETTINGS: dict[str, Any] = {
+    "learning_rate": lambda progress: 1e-3 * progress,
+    "n_steps": 64,
+    "batch_size": 256,
+    "n_epochs": 4,
+    "device": "cpu",
+}
+
+
+@lru_cache(maxsize=1)
+def shipped() -> tuple[DrivingWorld, torch.Tensor, np.ndarray]:
+    """The novel world, what the shipped belief says about it [M, S, A], and what the network sees of each state [S, 22]."""
+    world = driving_world(novel=True, appearance_probability=0.5)
+    return world, RewardEnsemble.load("driving").rewards(world), driving_features(world.states)
+
+
+def make_env() -> Any:
+    """Many cars in the novel world."""
+    return gymnasium.make_vec("cautious/Driving-v0", num_envs=NUM_ENVS, observation="features")
+
+
+def make_agent(level: str, seed: int) -> KofNPPO:
+    """As all of these measurements have it."""
+    world, rewards, _ = shipped()
+    belief = TableBelief(rewards, lambda features: state_numbers_of(world, features))
+    entropy: dict[str, Any] = {"ent_coef": lambda progress: 0.05 * progress**2}
+    return KofNPPO("MlpPolicy", make_env(), belief, level, seed=seed, **entropy, **PPO_SETTINGS)
+
+
+def exact_value(policy: torch.Tensor, level: str) -> float:
+    """The k-of-N value of a policy [S, A]."""
+    world, rewards, _ = shipped()
+    return float(KofN.parse(level).value(world.mdp.expected_return(policy, rewards)))
+
+
+def optimum(level: str) -> tuple[float, float]:
+    """The certified optimum lies between these."""
+    world, rewards, _ = shipped()
+    solution = solve_mdp(world.mdp, rewards, level, num_iterations=400, sampling="exact", update="regret-matching+")
+    certificate = solution.certificate(solution.best_policy)
+    return float(certificate.lower), float(certificate.upper)
+
+
+def ordinary_value(level: str) -> float:
+    """What the optimum of the mean reward is worth at a level."""
+    world, rewards, _ = shipped()
+    solution = solve_mdp(
+        world.mdp, rewards, "20-of-20", num_iterations=400, sampling="exact", update="regret-matching+"
+    )
+    return exact_value(solution.best_policy, level)
+
+
+def learn(level: str, seed: int) -> dict[str, Any]:
+    """One run, judged exactly."""
+    agent, features = make_agent(level, seed), shipped()[2]
+    began, cpu = time.perf_counter(), time.process_time()
+    agent.learn(NUM_STEPS)
+    took, cpu = time.perf_counter() - began, time.process_time() - cpu
+    policy = agent.probabilities(features)
+    greedy = torch.nn.functional.one_hot(policy.argmax(dim=1), policy.shape[1]).double()
+    return {
+        "level": level,
+        "seed": seed,
+        "steps": agent.num_timesteps,
+        "value": exact_value(policy, level),
+        "greedy": exact_value(greedy, level),
+        "seconds": round(took, 1),
+        "cpu_seconds": round(cpu, 1),
+        "run": provenance_line(),
+    }
+
+
+def seeds(path: Path) -> None:
+    """All runs that the file does not hold yet, then the table."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    done = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    held = {(run["level"], run["seed"]) for run in done}
+    for seed in range(NUM_SEEDS):
+        for level in LEVELS:
+            if (level, seed) not in held:
+                run = learn(level, seed)
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(run) + "\n")
+                done.append(run)
+                print(run, flush=True)
+    for level in LEVELS:
+        print("\n".join(summary(level, [run for run in done if run["level"] == level])))
+
+
+def summary(level: str, runs: list[dict[str, Any]]) -> list[str]:
+    """A level's runs against its optimum."""
+    lower, upper = optimum(level)
+    shares = sorted(run["value"] / upper for run in runs)
+    greedy = sorted(run["greedy"] / upper for run in runs)
+    return [
+        f"{level}: certified optimum {lower:.4f} to {upper:.4f}; the ordinary optimum is worth {ordinary_value(level):.4f}",
+        f"  {len(runs)} seeds of {runs[0]['steps']:,} steps: median {statistics.median(shares):.2%} of the optimum, lowest "
+        f"{shares[0]:.2%}, second lowest {shares[1]:.2%}, highest {shares[-1]:.2%}",
+        f"  most likely actions: median {statistics.median(greedy):.2%}, lowest {greedy[0]:.2%}",
+        f"  CPU seconds: median {statistics.median(run['cpu_seconds'] for run in runs):.0f}; wall: "
+        f"{statistics.median(run['seconds'] for run in runs):.0f} (other work on the machine)",
+    ]
+
+
+def coverage(num_repetitions: int = 200, num_episodes: int = NUM_ENVS) -> None:
+    """How often the bounds of `value` hold the exact value: a policy after few steps, at both levels and by both methods."""
+    _, rewards, features = shipped()
+    low, high = float(rewards.min()), float(rewards.max())
+    for level in LEVELS:
+        agent = make_agent(level, 0).learn(100_000)
+        exact = exact_value(agent.probabilities(features), level)
+        for name, span in (("Student", None), ("Bernstein", (low, high))):
+            count = num_repetitions if span is None else num_repetitions // 10
+            values = [agent.value(num_episodes, seed=number, reward_range=span) for number in range(count)]
+            above = sum(value.lower <= exact for value in values)
+            within = sum(value.lower <= exact <= value.upper for value in values)
+            below = exact - statistics.mean(value.lower for value in values)
+            bias = statistics.mean(value.estimate for value in values) - exact
+            print(
+                f"{level}, {name}, {num_episodes} episodes: exact {exact:.4f}; lower bound holds in {above} of {count}, both "
+                f"in {within}; lower bound {below:.3f} below on average; estimate off by {bias:+.4f} on average",
+                flush=True,
+            )
+
+
+def overhead(num_steps: int = 65_536, num_models: int = 100) -> None:
+    """Steps per CPU second of plain PPO and of KofNPPO, same network, same environment, same settings."""
+    world, rewards, features = shipped()
+    table = TableBelief(rewards[:num_models], lambda seen: state_numbers_of(world, seen))
+    models = fit_ensemble(
+        features, world.features["reward"], num_models=num_models, num_epochs=1, batch_size=784, progress=False
+    )
+    kinds = {
+        "plain PPO": lambda: PPO("MlpPolicy", VectorEnvAdapter(make_env()), seed=0, **PPO_SETTINGS),
+        f"KofNPPO, {num_models} models, a table": lambda: KofNPPO(
+            "MlpPolicy", make_env(), table, "1-of-20", seed=0, **PPO_SETTINGS
+        ),
+        f"KofNPPO, {num_models} models, networks (RewardEnsemble)": lambda: KofNPPO(
+            "MlpPolicy", make_env(), models, "1-of-20", seed=0, **PPO_SETTINGS
+        ),
+    }
+    for name, make in kinds.items():
+        speeds = []
+        for _ in range(3):
+            agent, began = make(), time.process_time()
+            agent.learn(num_steps)
+            speeds.append(num_steps / (time.process_time() - began))
+        print(f"{name:55} {max(speeds):8,.0f} steps per CPU second (best of 3)", flush=True)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    print(f"{provenance_line()}, one thread")
+    verb = sys.argv[1] if len(sys.argv) > 1 else ""
+    if verb == "seeds":
+        seeds(Path(sys.argv[2] if len(sys.argv) > 2 else "deep.jsonl"))
+    elif verb in ("coverage", "overhead"):
+        {"coverage": coverage, "overhead": overhead}[verb]()
+    else:
+        sys.exit(__doc__)

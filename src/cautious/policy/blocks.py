@@ -1,0 +1,151 @@
+"""Many states, a block at a time: what M models say about all of them would be the largest array by far, and is not kept.
+
+A block is predicted and solved on one thread, and the blocks are divided among the threads, or among the machines of a cluster
+(`experiments.executors`). A state's bits do not depend on its block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from cautious.ops.risk import KofN
+from cautious.ops.sums import pairwise_sum
+from cautious.parallel import parallel_map
+from cautious.policy.decision import spread_of
+from cautious.progress import Progress, ProgressTracker, TitledProgress
+
+if TYPE_CHECKING:
+    from cautious.policy.policy import CautiousPolicy
+
+ROWS_PER_BLOCK = 1024
+"""States that a thread decides about at a time: enough to amortise calls, few enough for a true estimate of the time left."""
+ROWS_PER_PIECE = 8192
+"""States that a machine of a cluster is given at a time: some seconds of work."""
+
+
+class SolvedStates(NamedTuple):
+    """What L levels do in S states, and how sure the models are there."""
+
+    policies: Tensor
+    """[L, S, A]."""
+    ordinary: Tensor
+    """[S, A]."""
+    gaps: Tensor
+    """[L, S]."""
+    values: Tensor
+    """Exact k-of-N values of the policies, [L, S]."""
+    spread: Tensor
+    """How far the models differ, [S] (`ops.disagreement.model_spread`)."""
+
+    @classmethod
+    def joined(cls, parts: Sequence[SolvedStates]) -> SolvedStates:
+        """Blocks in their order as one."""
+        dims = (1, 0, 1, 1, 0)
+        return cls(*(torch.cat(part, dim=dim) for dim, part in zip(dims, zip(*parts, strict=True), strict=True)))
+
+
+class BlockExecutor(Protocol):
+    """What gives out the blocks: `experiments.executors.executor.Executor`."""
+
+    def map(
+        self,
+        work: Callable[[Any, Any, TitledProgress | None], Any],
+        shared: Any,
+        pieces: Sequence[Any],
+        *,
+        device: torch.device | str,
+        title: str,
+        progress: TitledProgress | None = None,
+    ) -> Iterator[tuple[Any, Any]]:
+        """Yield each piece with ``work(shared, piece, progress)``, in any order."""
+        ...
+
+
+def solve_in_blocks(
+    policy: CautiousPolicy,
+    states: Any,
+    levels: Sequence[KofN],
+    progress: Progress | None = None,
+    executor: BlockExecutor | None = None,
+) -> SolvedStates:
+    """Solve all states, as `CautiousPolicy.solve_states` does, without the rewards of all of them at once.
+
+    Args:
+        policy: Its belief and settings.
+        states: One row per state, as the belief takes them, [S, ...].
+        levels: L of them.
+        progress: Called with (rows done, rows in all).
+        executor: What gives out the blocks; this process if there is none.
+    """
+    count = len(states)
+    if executor is not None:
+        return _solve_elsewhere(policy, states, levels, progress, executor)
+    tracker = ProgressTracker(1, progress)
+    blocks = [slice(first, min(first + ROWS_PER_BLOCK, count)) for first in range(0, count, ROWS_PER_BLOCK)]
+    done = [0] * len(blocks)
+
+    def solve(number: int) -> SolvedStates:
+        solved = solve_block(policy, states[blocks[number]], levels)
+        done[number] = len(solved.spread)
+        tracker.report(0, sum(done), count)
+        return solved
+
+    if progress is not None:
+        progress(0, count)
+    return SolvedStates.joined(parallel_map(solve, len(blocks), tracker.stop))
+
+
+def solve_block(policy: CautiousPolicy, states: Any, levels: Sequence[KofN]) -> SolvedStates:
+    """Solve some states: predict, play, measure."""
+    rewards = policy.checked_rewards(states)
+    return with_values(rewards, levels, *policy.solve_states(rewards, levels))
+
+
+def with_values(
+    rewards: Tensor, levels: Sequence[KofN], policies: Tensor, ordinary: Tensor, gaps: Tensor
+) -> SolvedStates:
+    """What `CautiousPolicy.solve_states` returned for rewards [M, S, A], with the policies' values and the models' spread.
+
+    Values as of `KofN.value`, but summed in an order that no batch changes.
+    """
+    models = rewards.cpu().double()
+    values = []
+    for level, own in zip(levels, policies, strict=True):
+        returns = pairwise_sum(models * own, dim=-1).T.sort(dim=-1).values.T  # [M, S], each state's from the worst on
+        values.append(pairwise_sum(returns * level.rank_weights(len(models))[:, None]))
+    return SolvedStates(policies, ordinary, gaps, torch.stack(values), spread_of(rewards))
+
+
+class _Piece(NamedTuple):
+    number: int
+    states: Any
+
+
+def _solve_elsewhere(
+    policy: CautiousPolicy, states: Any, levels: Sequence[KofN], progress: Progress | None, executor: BlockExecutor
+) -> SolvedStates:
+    count = len(states)
+    firsts = range(0, count, ROWS_PER_PIECE)
+    pieces = [_Piece(number, states[first : first + ROWS_PER_PIECE]) for number, first in enumerate(firsts)]
+    found: dict[int, SolvedStates] = {}
+    done = 0
+    if progress is not None:
+        progress(0, count)
+    results = executor.map(_solve_piece, (policy, tuple(levels)), pieces, device="cpu", title="solving")
+    for piece, solved in results:
+        found[piece.number] = solved
+        done += len(solved.spread)
+        if progress is not None:
+            progress(done, count)
+    return SolvedStates.joined([found[number] for number in range(len(pieces))])
+
+
+def _solve_piece(
+    shared: tuple[CautiousPolicy, tuple[KofN, ...]], piece: _Piece, progress: TitledProgress | None
+) -> SolvedStates:
+    """On a worker: the piece in blocks, as at home."""
+    return solve_in_blocks(shared[0], piece.states, shared[1])

@@ -1,0 +1,108 @@
+"""What happened in a rollout, as the environment showed it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, unwrap_vec_normalize
+
+
+class Steps(NamedTuple):
+    """T steps of E environments, in the order of time, then environment."""
+
+    observations: Any
+    """[T*E, ...], or a dictionary of such arrays."""
+    following: Any
+    """The observations after the steps; where an episode ended, its last one."""
+    ages: np.ndarray
+    """Steps since the beginning of the episode, [T*E]."""
+
+
+class Recorder(VecEnvWrapper):
+    """Passes everything on; while it records, it keeps the original observations and pays nothing.
+
+    PPO then has in its buffer what it adds to a reward by itself (the value of the rest of a truncated episode), and nothing
+    else. "Original" means before VecNormalize and before images are transposed.
+    """
+
+    def __init__(self, venv: VecEnv) -> None:
+        """Wrap a vector environment."""
+        super().__init__(venv)
+        self._normalize = unwrap_vec_normalize(venv)
+        self._recording = False
+        self._ages = np.zeros(self.num_envs)
+        self._current: Any = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self._seen: list[Any] = []
+        self._next: list[Any] = []
+        self._aged: list[np.ndarray] = []
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record in the block that follows."""
+        self._clear()
+        self._recording = True
+        try:
+            yield
+        finally:
+            self._recording = False
+
+    def take(self) -> Steps:
+        """What was recorded; begins anew."""
+        steps = Steps(_joined(self._seen), _joined(self._next), np.concatenate(self._aged))
+        self._clear()
+        return steps
+
+    def reset(self) -> Any:
+        """All environments from the start."""
+        observations = self.venv.reset()
+        self._ages = np.zeros(self.num_envs)
+        self._current = self._original(observations)
+        return observations
+
+    def start(self) -> Any:
+        """The original observations at the start of episodes, [E, ...]."""
+        self.reset()
+        return self._current
+
+    def step_wait(self) -> Any:
+        """A step, recorded."""
+        observations, rewards, dones, infos = self.venv.step_wait()
+        current = self._original(observations)
+        if self._recording:
+            self._seen.append(self._current)
+            self._next.append(self._last_of_episodes(current, dones, infos))
+            self._aged.append(self._ages)
+            rewards = np.zeros_like(rewards)
+        self._current = current
+        self._ages = np.where(dones, 0, self._ages + 1)
+        return observations, rewards, dones, infos
+
+    def _original(self, observations: Any) -> Any:
+        return observations if self._normalize is None else self._normalize.get_original_obs()
+
+    def _last_of_episodes(self, current: Any, dones: np.ndarray, infos: list[dict[str, Any]]) -> Any:
+        """`current`, with the last observation of an episode in place of the first of the next."""
+        if not dones.any():
+            return current
+        following = {k: v.copy() for k, v in current.items()} if isinstance(current, dict) else current.copy()
+        for place in np.flatnonzero(dones):
+            last = infos[place]["terminal_observation"]
+            last = last if self._normalize is None else self._normalize.unnormalize_obs(last)
+            if isinstance(following, dict):
+                for name, part in following.items():
+                    part[place] = last[name]
+            else:
+                following[place] = last
+        return following
+
+
+def _joined(parts: list[Any]) -> Any:
+    if isinstance(parts[0], dict):
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return np.concatenate(parts)
