@@ -223,12 +223,12 @@ def test_models_are_not_read_into_other_layers_with_as_many_weights(tmp_path):
     for given in (lambda: layers(4, 3), lambda: layers(3, 4, "layer {}")):
         other = ModuleNetwork(given, states)
         for network in (given, other):
-            with pytest.raises(BadFileError, match=r"its network's parameters differs? from that of the given network.* the first that differs is"):
+            with pytest.raises(BadFileError, match=r"'parameters' of its network differs.*; the first that differs is"):
                 RewardEnsemble.load(tmp_path / "own", network=network)
     RewardEnsemble.load(tmp_path / "own", network=own)
     vector = VectorNetwork((2,), 2, (3, 4))
     RewardEnsemble(vector, torch.rand(2, vector.num_parameters)).save(tmp_path / "vector")
-    with pytest.raises(BadFileError, match=r"its network's hidden differs"):
+    with pytest.raises(BadFileError, match="'hidden' of its network differs"):
         RewardEnsemble.load(tmp_path / "vector", network=VectorNetwork((2,), 2, (4, 3)))
 
 
