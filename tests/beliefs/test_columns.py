@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,10 @@ def test_a_belief_keeps_the_columns_it_was_trained_on(tmp_path):
     columns = TableSchema((Feature("temperature", None, 0.1, 3), Feature("site", ("north", "süd"))), ("pill", "rest"))
     belief_with({"columns": columns.described()}).save(tmp_path / "belief")
     assert TableSchema.of(RewardEnsemble.load(tmp_path / "belief")) == columns
+    older = {"features": [asdict(feature) for feature in columns.features], "actions": ["pill", "rest"]}
+    for feature in older["features"]:
+        del feature["fill"]  # as files had it before holes and other columns were kept
+    assert TableSchema.of(belief_with({"columns": older})) == columns
     with pytest.raises(InvalidInputError, match="not trained on a table"):
         TableSchema.of(belief_with({}))
     with pytest.raises(BadFileError, match=r"2 actions, its models .* 3 actions"):

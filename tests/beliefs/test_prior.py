@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from cautious import CautiousPolicy, RewardEnsemble, fit_ensemble
 from cautious.beliefs.datasets.csv import read_table
-from cautious.beliefs.datasets.schema import OutcomeColumns, TableSchema
+from cautious.beliefs.datasets.learn_table import Missing, learn_log
+from cautious.beliefs.datasets.schema import OutcomeColumns
 from cautious.beliefs.diagnostics import BeliefWarning
 from cautious.beliefs.networks.vector import deviations
 from cautious.beliefs.prior import FARTHEST, Prior
@@ -289,10 +290,9 @@ def test_a_text_never_seen_is_novel(tmp_path):
     (tmp_path / "log.csv").write_text("\n".join(lines))
     (tmp_path / "new.csv").write_text("size,colour\n0.1,red\n3.2,blue\n0.1,mauve\n3.2,mauve\n")
     outcome, table = OutcomeColumns(rewards=("left", "right", "ask")), read_table(tmp_path / "log.csv")
-    names, rewards = outcome.of(table)
-    columns = TableSchema.learned(table, names, outcome.columns)
-    belief = fit_ensemble(columns.states(table), rewards, **QUICK)
-    known, unseen = asks(belief, columns.states(read_table(tmp_path / "new.csv")).numpy()).reshape(2, 2)
+    learned, rewards = learn_log(table, outcome, (), Missing.LEAVE_OUT)
+    belief = fit_ensemble(learned.states, rewards, **QUICK)
+    known, unseen = asks(belief, learned.schema.states(read_table(tmp_path / "new.csv")).numpy()).reshape(2, 2)
     assert known.max() < 0.05
     assert unseen.min() > 0.9
 

@@ -161,7 +161,8 @@ def _as_policy(policy: Any) -> CautiousPolicy | FallbackRule:
 
 def _by_name(policy: CautiousPolicy | FallbackRule, states: Any, rewards: Any) -> tuple[Any, Any]:
     """Frames and dictionaries of columns as arrays in the order of the training, without rows that cannot be judged."""
-    belief = policy.policy.belief if isinstance(policy, FallbackRule) else policy.belief
+    own = policy.policy if isinstance(policy, FallbackRule) else policy
+    belief = getattr(own, "belief", None)
     if not isinstance(belief, RewardEnsemble):
         return states, rewards
     rewards = same_rows(states, rewards)

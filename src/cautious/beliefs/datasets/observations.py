@@ -34,7 +34,7 @@ def as_batch(observation: Any, state_shape: tuple[int, ...] | None, *, by_name: 
         return single, {name: part[None] if single else part for name, part in parts.items()}
     array = observation if isinstance(observation, Tensor) else _as_array(observation)
     single = array.ndim <= 1 if state_shape is None else array.ndim == len(state_shape)
-    if state_shape is not None and tuple(array.shape) == (*state_shape, 1):
+    if len(state_shape or ()) == 2 and tuple(array.shape) == (*(state_shape or ()), 1):
         single = True  # a grey image with its one channel
     return single, (array[None] if single else array)
 
