@@ -97,6 +97,8 @@ def fit_ensemble(
     >>> belief.rewards(states).shape
     torch.Size([4, 40, 2])
     """
+    if executor is not None and not callable(getattr(executor, "train", None)):
+        raise InvalidInputError(f"executor={executor!r} must be what open_executor yields, or None.")
     table = checked_rewards(rewards)
     states = _as_states(inputs, network)
     rate = _default_learning_rate(network, states) if learning_rate is None else learning_rate
