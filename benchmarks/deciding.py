@@ -18,7 +18,7 @@ import numpy as np
 
 from cautious import CautiousPolicy, solve_bandit
 from cautious.benchmarking.measures import LEVEL, deciding, image_belief, vector_belief
-from cautious.benchmarking.plain import plain_decision
+from cautious.benchmarking.plain import plain_decision, plain_decisions
 from cautious.experiments.store import provenance_line
 from cautious.parallel import single_thread
 from cautious.solvers.per_state import play_states
@@ -78,6 +78,36 @@ def bench_games(count: int = 100) -> list[str]:
     return lines
 
 
+def bench_batches() -> list[str]:
+    """Many decisions in one call: CPU seconds of `decide`, of prediction in it, and of the loop (a few states, scaled up)."""
+    lines = ["many decisions at 1-of-20, 100 models: seconds of CPU time, of all cores together"]
+    for name, pair, count in (("novel vectors", vector_belief(), 1000), ("clothes", image_belief(), 200)):
+        policy, few = CautiousPolicy(pair.belief, LEVEL), 20 if count == 1000 else 4
+        states = pair.states[:count]
+        policy.decide(states[:2])
+        ways: tuple[Callable[[], object], ...] = (
+            lambda policy=policy, states=states: policy.decide(states),  # type: ignore[misc]
+            lambda pair=pair, states=states: pair.belief.rewards(states),  # type: ignore[misc]
+            lambda pair=pair, few=few: plain_decisions(pair.networks, pair.inputs[:few], LEVEL, 200),  # type: ignore[misc]
+        )
+        with single_thread():
+            ours, predicting, loop = (_cpu_seconds(work) for work in ways)
+        loop *= count / few
+        lines.append(
+            f"  {count:,} {name}: {ours:.2f}, of which prediction {predicting:.2f}; loops {loop:.1f}, {loop / ours:.1f} x"
+        )
+    return lines
+
+
+def _cpu_seconds(work: Callable[[], object]) -> float:
+    times = []
+    for _ in range(2):
+        started = time.process_time()
+        work()
+        times.append(time.process_time() - started)
+    return min(times)
+
+
 def _cpu_milliseconds(work: Callable[[int], object], count: int) -> float:
     """The median over states, each the smallest of three calls."""
     work(0)
@@ -94,12 +124,15 @@ def main() -> None:
     """Print all, beside some busy processes if asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--neighbours", type=int, default=0, help="busy processes beside this one")
-    parser.add_argument("--games-only", action="store_true", help="one novel decision, part by part")
+    parser.add_argument(
+        "--games-only", action="store_true", help="CPU times alone, which other work on the machine hardly moves"
+    )
     options = parser.parse_args()
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(options.neighbours)]
     try:
         print(f"{provenance_line()}, {options.neighbours} busy processes beside it", flush=True)
         print("\n".join(bench_games()), flush=True)
+        print("\n".join(bench_batches()), flush=True)
         if not options.games_only:
             print("\n".join(bench_deciding()), flush=True)
     finally:

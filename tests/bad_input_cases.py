@@ -330,6 +330,12 @@ CALLS = [
         INVALID,
         "must lie in (0, 1]: at 0 no obstacle would ever appear",
     ),
+    Call(
+        "fit_ensemble",
+        'fit_ensemble(states, paid, executor="ray")',
+        INVALID,
+        "executor='ray' must be what open_executor yields",
+    ),
     Call("fit_ensemble", "fit_ensemble(states[0], paid)", INVALID, "expected one row per state"),
     Call("fit_ensemble", "fit_ensemble(states * nan, paid)", INVALID, "every entry must be a finite number"),
     Call("fit_ensemble", "fit_ensemble(states, paid[:5])", INVALID, "expected shape [S, A] with S=20"),
@@ -809,6 +815,8 @@ COMMANDS = [
     Command("train", "experience.npz --seed -1", 2, "must be a whole number, zero or larger"),
     Command("train", "log.csv", 2, "one reward column per action"),
     Command("train", "log.csv --action done", 2, "one reward column per action"),
+    Command("train", "experience.npz --address 127.0.0.1:6379", 2, "it goes with --engine ray"),
+    Command("train", "experience.npz --engine dask", 2, "invalid choice 'dask'"),
     Command(
         "train", "log.csv --action done --reward cost", 2, "no column 'cost'; there are 'x', 'kind', 'done', 'paid'"
     ),
@@ -867,6 +875,7 @@ COMMANDS = [
         2,
         "threshold and at_most exclude each other",
     ),
+    Command("solve", "--rewards rewards.npy --engine ray", 2, "leave it and --address out"),
     Command("solve", "", 2, "either --rewards FILE, or --belief FOLDER and --states FILE together"),
     Command("solve", "--rewards rewards.npy --belief ask-for-help", 2, "either --rewards FILE, or --belief FOLDER"),
     Command("solve", "--belief ask-for-help", 2, "--belief FOLDER and --states FILE together"),

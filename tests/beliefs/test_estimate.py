@@ -42,10 +42,15 @@ def test_what_takes_long_is_said_with_ways_to_shorten_it(monkeypatch):
     monkeypatch.setattr(estimate, "LONG", 0.0)
     sentence = advice(job(100_000, 50))
     assert "100,000 rows x 32 models x 50 epochs, batches of 64" in sentence
-    assert "batch_size=128 (about" in sentence
     assert "num_epochs=5 (about" in sentence
     assert "sample of the rows" in sentence
-    assert "batch_size" not in advice(job(2000, 6))[-90:]  # so few rows need no larger batches
+
+
+def test_larger_batches_are_suggested_where_they_help(monkeypatch):
+    for share, suggested in ((0.5, True), (0.9, False)):
+        times = {64: 7200.0, 128: 7200.0 * share}
+        monkeypatch.setattr(estimate, "training_seconds", lambda job, times=times: times[job.settings.batch_size])
+        assert ("batch_size=128 (about 60 min)" in advice(job(100_000, 50))) == suggested
 
 
 def test_a_user_is_told_before_the_training(monkeypatch, tmp_path, capsys):

@@ -8,6 +8,7 @@ import scipy.sparse
 import torch
 
 from cautious import TabularMDP
+from cautious.ops.bellman import Transitions
 from cautious.ops.linear import BATCHED_LU_SIZE, BatchMatrix, DenseLU, MixingSolver, SparseLU
 from cautious.ops.regret import uniform_policy
 
@@ -153,3 +154,25 @@ def test_products_are_products(generator):
     assert torch.allclose(BatchMatrix(matrix).dot(vectors), vectors @ matrix.T, rtol=0, atol=1e-13)
     weights = torch.randn(21, 19, generator=generator, dtype=torch.float64)
     assert torch.allclose(BatchMatrix(matrix).combine(weights), weights @ matrix, rtol=0, atol=1e-13)
+
+
+def test_large_worlds_are_never_factorised_densely(monkeypatch):
+    """With a lower limit: a world that mixes is not tried for factors, and one that does not has a long series."""
+    monkeypatch.setattr("cautious.ops.linear.LARGEST_DENSE", 300)
+    monkeypatch.setattr("cautious.ops.bellman.LARGEST_DENSE", 300)
+
+    def refuse(pattern):
+        raise AssertionError("factors were tried")
+
+    rng = np.random.default_rng(0)
+    pairs = 2 * 400
+    entries = np.full(3 * pairs, 1 / 3), (np.repeat(np.arange(pairs), 3), rng.integers(400, size=3 * pairs))
+    transitions = Transitions(scipy.sparse.csr_array(entries, shape=(pairs, 400)), 2)
+    with monkeypatch.context() as patch:
+        patch.setattr("cautious.ops.bellman.fill_reducing_order", refuse)
+        assert isinstance(transitions.factorise(uniform_policy(1, 400, 2), 0.9), MixingSolver)
+    cycle = scipy.sparse.csr_array(np.roll(np.eye(400), 1, axis=1))
+    solver, b = MixingSolver([cycle], 0.97), torch.from_numpy(rng.normal(size=(1, 400)))
+    monkeypatch.setattr(MixingSolver, "_factorised", refuse)
+    expected = np.linalg.solve(np.eye(400) - 0.97 * cycle.toarray(), b[0].numpy())
+    assert np.abs(solver.solve(b)[0].numpy() - expected).max() < 1e-12 * np.abs(expected).max()

@@ -105,6 +105,8 @@ def fit_ensemble(
     >>> belief.rewards(states).shape
     torch.Size([4, 40, 2])
     """
+    if executor is not None and not callable(getattr(executor, "train", None)):
+        raise InvalidInputError(f"executor={executor!r} must be what open_executor yields, or None.")
     inputs, rewards, names = with_names(inputs, rewards, missing)
     table = checked_rewards(rewards)
     states, pictures = _as_states(inputs, network)

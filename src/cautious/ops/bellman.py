@@ -13,7 +13,16 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from cautious.ops.linear import BATCHED_LU_SIZE, BatchMatrix, DenseLU, MixingSolver, SparseLU, fill_reducing_order
+from cautious.ops.linear import (
+    BATCHED_LU_SIZE,
+    LARGEST_DENSE,
+    BatchMatrix,
+    DenseLU,
+    MixingSolver,
+    SparseLU,
+    fill_reducing_order,
+    mixes,
+)
 
 
 class Transitions:
@@ -106,8 +115,13 @@ class Transitions:
 
     @cached_property
     def _order(self) -> np.ndarray | None:
+        merge, row, column = self._pattern
+        if self.num_states > LARGEST_DENSE:
+            # Where a chain mixes factors fill up as a rule, and at this size only to try them takes hours.
+            uniform = merge @ np.full(self.num_states * self.num_actions, 1 / self.num_actions)
+            if mixes(scipy.sparse.csr_array((uniform, (row, column)), shape=(self.num_states,) * 2)):
+                return None
         # Any numbers will do for finding an order; a dominant diagonal keeps the factorisation from pivoting.
-        _, row, column = self._pattern
         pattern = scipy.sparse.csc_array((np.full(len(row), -1.0), (row, column)), shape=(self.num_states,) * 2)
         dominant = 2 * self.num_states * scipy.sparse.eye_array(self.num_states)
         return fill_reducing_order(scipy.sparse.csc_array(pattern + dominant))

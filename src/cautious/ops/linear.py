@@ -6,6 +6,8 @@ shape and the alignment of its operands, so on the CPU every call here has one f
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
@@ -34,6 +36,10 @@ MIXING_TOLERANCE = 4e-15
 
 MIXING_STEPS = 200
 """Most products before a chain is taken not to mix."""
+
+LARGEST_DENSE = 20_000
+"""Worlds of more states are not factorised densely, which would take more than 3 GB; nor are factors tried where a chain
+mixes."""
 
 
 def padded_size(size: int, itemsize: int = 8) -> int:
@@ -149,7 +155,8 @@ class MixingSolver:
 
     Chains whose LU factors fill up usually mix quickly. Pⁱb then becomes a constant vector c·1 after some tens of products
     (and (Pᵀ)ⁱb stationary), from where on the series is geometric: Σ_{i>=k} γⁱPⁱb = γᵏ/(1-γ) c·1. A chain that does not
-    mix within `MIXING_STEPS` products is factorised densely instead.
+    mix within `MIXING_STEPS` products is factorised densely instead; where it is too large for that, the series is summed
+    until γᵏ/(1-γ) is nothing.
     """
 
     def __init__(self, chains: list[scipy.sparse.csr_array], discount: float) -> None:
@@ -168,10 +175,14 @@ class MixingSolver:
         return torch.from_numpy(solutions)
 
     def _series(self, chain: scipy.sparse.csr_array, b: np.ndarray, transposed: bool) -> np.ndarray | None:
-        """Σ_i γⁱPⁱb; None if the chain does not mix in time."""
+        """Σ_i γⁱPⁱb; None if the chain does not mix in time, unless it is too large for anything else."""
         total, term, weight = np.zeros_like(b), b, 1.0  # Σ_{i<k} γⁱPⁱb, Pᵏb, γᵏ
         size = np.abs(b).sum() if transposed else np.abs(b).max()
-        for _ in range(MIXING_STEPS):
+        most = MIXING_STEPS
+        if len(b) > LARGEST_DENSE:  # what is left out then is below the tolerance
+            rate = max(self._discount, 0.5)
+            most = max(most, math.ceil(math.log(MIXING_TOLERANCE * (1 - rate)) / math.log(rate)))
+        for _ in range(most):
             total += weight * term
             following = chain @ term
             weight *= self._discount
@@ -181,13 +192,19 @@ class MixingSolver:
             if distance <= MIXING_TOLERANCE * size:
                 limit = term if transposed else term.mean()
                 return total + weight / (1 - self._discount) * limit
-        return None
+        return total if most > MIXING_STEPS else None
 
     def _factorised(self, member: int, b: np.ndarray, transposed: bool) -> np.ndarray:
         if member not in self._factors:
             system = np.eye(len(b)) - self._discount * self._chains[False][member].toarray()
             self._factors[member] = DenseLU(torch.from_numpy(system[None]))
         return self._factors[member].solve(torch.from_numpy(b[None]), transposed)[0].numpy()
+
+
+def mixes(chain: scipy.sparse.csr_array) -> bool:
+    """Whether Pⁱb becomes constant within `MIXING_STEPS` products, seen from one b that is different in every state."""
+    # At this discount the series has no more than `MIXING_STEPS` terms at any size.
+    return MixingSolver([chain], 0.5)._series(chain, np.linspace(0, 1, chain.shape[0]), transposed=False) is not None
 
 
 def _factorise(system: scipy.sparse.csc_array, ordering: str) -> scipy.sparse.linalg.SuperLU:

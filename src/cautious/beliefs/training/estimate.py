@@ -18,6 +18,8 @@ LONG = 600.0
 """Seconds from which on a training is called long."""
 STEPS_PER_EPOCH, LARGEST_BATCH = 500, 4096
 """The batch size that is suggested for many rows: so many steps in an epoch, and no larger batches than that."""
+WORTH_IT = 0.8
+"""Larger batches are suggested where they take less than this share of the time; where a core is busy anyway they do not."""
 TIMED_STEPS, TIMED_SAMPLES = 3, 20_000
 
 
@@ -69,7 +71,8 @@ def advice(job: TrainingJob) -> str | None:
     larger = suggested_batch(count)
     if larger > settings.batch_size:
         quicker = training_seconds(job._replace(settings=replace(settings, batch_size=larger)))
-        ways.append(f"batch_size={larger} (about {in_words(quicker)})")
+        if quicker < WORTH_IT * seconds:
+            ways.append(f"batch_size={larger} (about {in_words(quicker)})")
     epochs = max(1, settings.num_epochs // 10)
     if epochs < settings.num_epochs:
         ways.append(f"num_epochs={epochs} (about {in_words(seconds * epochs / settings.num_epochs)})")
