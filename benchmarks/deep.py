@@ -157,7 +157,7 @@ def coverage(num_repetitions: int = 200, num_episodes: int = NUM_ENVS) -> None:
         below = exact[level] - statistics.mean(value.lower for value in values)
         bias = statistics.mean(value.estimate for value in values) - exact[level]
         print(
-            f"{level}, {how}, {num_episodes} episodes of at most {default_horizon(agent.gamma)} steps: exact {exact[level]:.4f}; "
+            f"{level}, {how}, {num_episodes} episodes of {default_horizon(agent.gamma)} steps: exact {exact[level]:.4f}; "
             f"lower bound holds in {above} of {num_repetitions}, both in {within}; lower bound {below:.3f} below on average; "
             f"estimate off by {bias:+.4f} on average",
             flush=True,
