@@ -16,10 +16,10 @@ import torch
 
 from benchmarks.rows import write_table
 from cautious.beliefs.datasets.csv import read_table
-from cautious.beliefs.datasets.schema import OutcomeColumns, TableSchema
-from cautious.beliefs.fixed_shapes import loss_and_gradient
+from cautious.beliefs.datasets.learn_table import Missing, learn_log
+from cautious.beliefs.datasets.schema import OutcomeColumns
 from cautious.beliefs.networks.vector import VectorNetwork
-from cautious.beliefs.training.loop import adam_step
+from cautious.beliefs.training.loop import adam_step, loss_and_gradient_in_blocks
 from cautious.beliefs.training.problems import ModuleTrainingProblem
 from cautious.beliefs.training.state import MiniBatch, TrainingSettings, TrainState
 from cautious.experiments.store import provenance_line
@@ -33,7 +33,7 @@ def text_costs(folder: Path) -> str:
     write_table(folder / "log.csv", 2000, 1.0, logged=True)
     write_table(folder / "new.csv", ROWS, 3.0, logged=False)
     log, outcome = read_table(folder / "log.csv"), OutcomeColumns("action", "paid")
-    schema = TableSchema.learned(log, outcome.of(log)[0], outcome.columns)
+    schema = learn_log(log, outcome, (), Missing.LEAVE_OUT)[0].schema
     table = read_table(folder / "new.csv")
 
     def write() -> None:
@@ -42,8 +42,8 @@ def text_costs(folder: Path) -> str:
 
     parts: dict[str, Callable[[], object]] = {
         "read": lambda: read_table(folder / "new.csv"),
-        "states": lambda: schema.states(table),
-        "what is new": lambda: schema.remarks(table),
+        "states": lambda: schema.read(table),
+        "what is new": lambda: [feature.remarks(table.read(feature.name)) for feature in schema.features],
         "write": write,
     }
     return ", ".join(f"{name} {1e6 * _least(work) / ROWS:.1f}" for name, work in parts.items())
@@ -59,7 +59,7 @@ def training_cost(batch_size: int) -> float:
     batch = MiniBatch(torch.from_numpy(rng.integers(ROWS, size=(16, batch_size))))
 
     def step() -> None:
-        _, gradient = loss_and_gradient(problem, state.parameters, batch, state.models)
+        _, gradient = loss_and_gradient_in_blocks(problem, state.parameters, batch, state.models)
         adam_step(state, gradient, 1, 0.01, 0.0)
 
     with single_thread():

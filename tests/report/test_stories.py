@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cautious.report.claims.rules import ClaimResult
 from fake_runs import FakeRun, bearing_out
 
+from cautious.report.claims.rules import ClaimResult
 from cautious.report.paper import paper_table
 from cautious.report.stories import NOTHING, claims_story, image_story
 
