@@ -157,7 +157,7 @@ def draw_exact(rows: Rows, path: Path) -> None:
 def learned_table(rows: Rows) -> list[str]:
     """Interquartile means over seeds, by map, rule and dial."""
     lines = [
-        "| map | rule | dial | steps | seeds | share of its exact optimum | at least 95 % | use | harm | bad-truth return | CPU s |",
+        "| map | rule | dial | steps | seeds | share of its optimum | at least 95 % | use | harm | bad-truth return | CPU s |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for key in dict.fromkeys(

@@ -19,7 +19,7 @@ from cautious.beliefs.terrains import TerrainBelief
 from cautious.beliefs.wide_driving import WideDrivingBelief, fit_wide_driving_belief
 from cautious.worlds.terrains import DISCOUNT, TerrainWorld, terrain_world
 
-NUM_ENVS, NUM_STEPS = 64, 150_000
+NUM_ENVS = 64
 TERRAINS_PPO: dict[str, Any] = {
     "n_steps": 16,
     "batch_size": 512,
@@ -78,7 +78,7 @@ def learned_rules(kind_rewards: Tensor, seed: int) -> Iterator[tuple[str, str, T
 
 
 def learn_terrains(
-    layout: int, kind_rewards: Tensor, level: KofN, seed: int, num_steps: int = NUM_STEPS
+    layout: int, kind_rewards: Tensor, level: KofN, seed: int, num_steps: int
 ) -> tuple[TerrainWorld, Tensor, float]:
     """A learned policy [S, A] on a map, and the seconds of processor time it took."""
     world = terrain_world(layout)
