@@ -117,13 +117,13 @@ WIDE_PROBABILITY = 0.1
 """Of obstacles on the wide road, per hidden obstacle and newly seen row."""
 
 
-def run_learned(out: Path, only: str | None, layout: int) -> None:
+def run_learned(out: Path, only: str | None, layout: int, num_steps: int) -> None:
     """Learn what is not in the file yet."""
     from benchmarks.deep_learned import learned_rows
 
     path = out / "learned.jsonl"
-    known = {(row["map"], row["rule"], row["dial"], row["seed"]) for row in rows_of(path)}
-    for row in learned_rows(layout, independent(6), LEARNED_SEEDS, known, only):
+    known = {(row["map"], row["rule"], row["dial"], row["seed"], row["steps"]) for row in rows_of(path)}
+    for row in learned_rows(layout, independent(6), LEARNED_SEEDS, known, only, num_steps):
         append(path, row)
         print(row, flush=True)
 
@@ -145,6 +145,7 @@ def main() -> None:
     parser.add_argument("part", choices=["exact", "learned", "wide", "figures"])
     parser.add_argument("--out", type=Path, default=Path("results/deep-comparison"))
     parser.add_argument("--only", help='of "learned": one rule with its dial, such as "k-of-N 1-of-20"')
+    parser.add_argument("--steps", type=int, default=150_000, help='of "learned"')
     parser.add_argument("--map", type=int, default=LEARNED_MAP, help='of "learned"')
     options = parser.parse_args()
     warnings.simplefilter("ignore", BeliefWarning)
@@ -154,7 +155,7 @@ def main() -> None:
     if options.part == "exact":
         run_exact(options.out)
     elif options.part == "learned":
-        run_learned(options.out, options.only, options.map)
+        run_learned(options.out, options.only, options.map, options.steps)
     elif options.part == "wide":
         run_wide(options.out)
     else:

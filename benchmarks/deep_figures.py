@@ -157,11 +157,13 @@ def draw_exact(rows: Rows, path: Path) -> None:
 def learned_table(rows: Rows) -> list[str]:
     """Interquartile means over seeds, by map, rule and dial."""
     lines = [
-        "| map | rule | dial | seeds | share of its exact optimum | at least 95 % | use | harm | bad-truth return | CPU s |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| map | rule | dial | steps | seeds | share of its optimum | at least 95 % | use | harm | bad-truth return | CPU s |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for key in dict.fromkeys((row["map"], row["rule"], row["dial"]) for row in sorted(rows, key=_by_rule)):
-        own = [row for row in rows if (row["map"], row["rule"], row["dial"]) == key]
+    for key in dict.fromkeys(
+        (row["map"], row["rule"], row["dial"], row["steps"]) for row in sorted(rows, key=_by_rule)
+    ):
+        own = [row for row in rows if (row["map"], row["rule"], row["dial"], row["steps"]) == key]
         share = np.array([row["share of optimum"] for row in own])
         cells = [with_interval(np.array([row[name] for row in own])) for name in ("use", "harm", "bad return")]
         seconds = np.median([row["seconds"] for row in own])

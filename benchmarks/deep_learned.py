@@ -19,7 +19,7 @@ from cautious.beliefs.terrains import TerrainBelief
 from cautious.beliefs.wide_driving import WideDrivingBelief, fit_wide_driving_belief
 from cautious.worlds.terrains import DISCOUNT, TerrainWorld, terrain_world
 
-NUM_ENVS, NUM_STEPS = 64, 150_000
+NUM_ENVS = 64
 TERRAINS_PPO: dict[str, Any] = {
     "n_steps": 16,
     "batch_size": 512,
@@ -77,7 +77,9 @@ def learned_rules(kind_rewards: Tensor, seed: int) -> Iterator[tuple[str, str, T
     yield "one model", "", kind_rewards[seed][None], alone
 
 
-def learn_terrains(layout: int, kind_rewards: Tensor, level: KofN, seed: int) -> tuple[TerrainWorld, Tensor, float]:
+def learn_terrains(
+    layout: int, kind_rewards: Tensor, level: KofN, seed: int, num_steps: int
+) -> tuple[TerrainWorld, Tensor, float]:
     """A learned policy [S, A] on a map, and the seconds of processor time it took."""
     world = terrain_world(layout)
     env = gymnasium.make_vec("cautious/Terrains-v0", num_envs=NUM_ENVS, layout=layout)
@@ -85,7 +87,7 @@ def learn_terrains(layout: int, kind_rewards: Tensor, level: KofN, seed: int) ->
     agent = KofNPPO(
         "MlpPolicy", env, TerrainBelief(world, kind_rewards), level, seed=seed, device="cpu", **TERRAINS_PPO
     )
-    agent.learn(NUM_STEPS, callback=FallingEntropy(ENTROPY))
+    agent.learn(num_steps, callback=FallingEntropy(ENTROPY))
     return world, agent.probabilities(world.observe(np.arange(world.num_states))), time.process_time() - started
 
 
@@ -100,14 +102,14 @@ def share_of_optimum(world: TerrainWorld, policy: Tensor, kind_rewards: Tensor, 
 
 
 def learned_rows(
-    layout: int, kind_rewards: Tensor, seeds: range, known: set[tuple[Any, ...]], only: str | None
+    layout: int, kind_rewards: Tensor, seeds: range, known: set[tuple[Any, ...]], only: str | None, num_steps: int
 ) -> Iterator[Any]:
     """Each rule, learned with each seed and judged exactly in the twin, but for what is known."""
     for seed in seeds:
         for rule, dial, of_rule, level in learned_rules(kind_rewards, seed):
-            if (layout, rule, dial, seed) in known or (only and f"{rule} {dial}" != only):
+            if (layout, rule, dial, seed, num_steps) in known or (only and f"{rule} {dial}" != only):
                 continue
-            world, policy, seconds = learn_terrains(layout, of_rule, level, seed)
+            world, policy, seconds = learn_terrains(layout, of_rule, level, seed, num_steps)
             share = share_of_optimum(world, policy, of_rule, level)
             found = {name: round(value, 5) for name, value in measures(world, policy).items()}
             yield {
@@ -116,7 +118,7 @@ def learned_rows(
                 "dial": dial,
                 "seed": seed,
                 "share of optimum": round(share, 5),
-                "steps": NUM_STEPS,
+                "steps": num_steps,
                 "seconds": round(seconds, 1),
                 **found,
             }

@@ -34,7 +34,7 @@ def test_it_learns_to_carry_parcels_without_a_table():
     agent, observations = learned(30_000)
     found = agent.certificate(terrain_world(layout=0).mdp, observations)
     assert found.upper >= found.lower
-    assert float(found.lower) > 0.3 * float(found.upper) > 0
+    assert float(found.lower) > 0.5 * float(found.upper) > 0
 
 
 def test_one_seed_gives_one_agent():
