@@ -26,8 +26,8 @@ A courier starts at the depot; delivering to the customer pays 1. Two hundred re
   ring road    {STEPS[0]} steps; the models agree (standard deviation {SPREAD[0]:g} per step)
   river path   {STEPS[1]} steps; they differ somewhat ({SPREAD[1]:g})
   old town     {STEPS[2]} step; they differ a lot ({SPREAD[2]:g}), though it is the shortest
-An ordinary courier (10-of-10) follows the mean of the models; the smaller k is, the more the worst of them count. Nothing marks
-the ring road as the safe one.
+An ordinary courier (10-of-10) follows the mean of the models; the smaller k is, the more the worst of them count.
+Nothing marks the ring road as the safe one.
 """
 """The example in words, for the command line."""
 
