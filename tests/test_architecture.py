@@ -34,7 +34,7 @@ HOMES = {
     "triton": "beliefs.kernels",
     "numba": "solvers.per_state",
     "pyarrow": "beliefs.datasets.frames",
-    "pandas": "policy.decision",
+    "pandas": ("policy.decision", "experiments.run_frames"),
     "polars": "nowhere",  # its frames are taken, it is never imported
     "matplotlib": "report",
     "PIL": "report",

@@ -40,7 +40,7 @@ for name in cautious.__all__:
     try:
         getattr(cautious, name)
     except ImportError:
-        assert name in ("DiscretiseObservation",), name  # a wrapper for Gymnasium's environments
+        assert name in ("DiscretiseObservation", "KofNPPO"), name  # about Gymnasium's environments
 print(cautious.solve_bandit(torch.rand(4, 2, 3), "1-of-2", num_iterations=2).policy.shape)
 """
     assert "torch.Size([2, 3])" in run_python(code)

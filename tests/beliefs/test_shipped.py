@@ -61,7 +61,7 @@ def test_the_driving_belief_knows_the_familiar_road():
 def test_a_folder_of_that_name_comes_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("ask-for-help").mkdir()
-    with pytest.raises(MissingFileError, match=r"holds no belief .* rename it"):
+    with pytest.raises(MissingFileError, match=r"contains no belief .* rename the folder"):
         RewardEnsemble.load("ask-for-help")  # another in its place would pass for what was to be there
     assert first_decisions(num_images=2)  # the package itself knows which one it means
     first = RewardEnsemble.load(SHIPPED / "ask-for-help")

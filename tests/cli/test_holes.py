@@ -74,7 +74,7 @@ def here(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 SAID = (
     "new.csv: 5 of 8 rows cannot be used: column 'temperature' is empty in line 3 column 'pulse' is empty in line 4 column "
-    "'site' is empty in line 5 column 'pulse' is no number in line 7 ('fast') column 'temperature' is too large in line 8 "
+    "'site' is empty in line 5 column 'pulse' is not a number in line 7 ('fast') column 'temperature' is too large in line 8 "
     "(1e30)"
 )
 
@@ -97,7 +97,7 @@ def test_rows_that_cannot_be_judged_are_undecided_and_the_others_decided(here, c
         else:
             assert row == expected
     assert found[2]["not judged"] == "pulse is empty"
-    assert found[5]["not judged"] == "pulse is no number ('fast')"
+    assert found[5]["not judged"] == "pulse is not a number ('fast')"
     arrays, alone = load_file("solved/policy.safetensors"), load_file("whole/policy.safetensors")
     good = [0, 4, 7]
     for name in ("best_policy", "action", "caution", "disagreement", "ordinary_policy"):
@@ -166,7 +166,7 @@ def test_training_with_holes(tmp_path, monkeypatch, capsys, missing, width, num_
     said = " ".join(capsys.readouterr().out.split())
     assert "column 'name' has 160 different texts in 160 rows" in said
     assert "column 'outcome' is empty in line 22" in said
-    assert "column 'pulse' is no number in line 32 ('?')" in said
+    assert "column 'pulse' is not a number in line 32 ('?')" in said
     assert "column 'temperature' is empty in line 5" in said
     assert "column 'site' is empty in line 11" in said
     assert f"{num_rows} are learned from." in said
@@ -200,7 +200,7 @@ def test_parquet_is_read_as_csv_is(here, capsys):
     assert [row["decided 1-of-6"] for row in decisions("csv")] == [
         row["decided 1-of-6"] for row in decisions("parquet")
     ]
-    assert "column 'pulse' is no number in row 6 ('fast')" in " ".join(capsys.readouterr().out.split())
+    assert "column 'pulse' is not a number in row 6 ('fast')" in " ".join(capsys.readouterr().out.split())
     Path("none.parquet").write_text("a,b\n1,2\n")
     with pytest.raises(SystemExit) as stop:
         main(["solve", "--belief", "belief", "--states", "none.parquet"])

@@ -210,7 +210,8 @@ class Solve:
             for name, certificate in solved.certificates.items()
         }
         record = {"format": FORMAT, "solution": solved.record, "certificates": certificates}
-        if (estimated := next(iter(solved.certificates.values())).estimated) is not None:
+        estimated = next((certificate.estimated for certificate in solved.certificates.values()), None)
+        if estimated is not None:
             record["estimated"] = str(estimated)
         save_json(self.out / "certificate.json", record, files)
         if inputs is not None and inputs.columns is not None:
@@ -225,7 +226,8 @@ class Solve:
         from cautious.cli.console import console, plural, say
 
         console.print(certificate_table(self.level, solved.certificates))
-        if (estimated := next(iter(solved.certificates.values())).estimated) is not None:
+        estimated = next((certificate.estimated for certificate in solved.certificates.values()), None)
+        if estimated is not None:
             say(f"these bounds are about the estimated world only: {estimated}.")
         console.print(caution_table(self.level, decision.caution))
         has_unit = inputs is not None and inputs.belief.familiar is not None
