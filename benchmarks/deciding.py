@@ -124,9 +124,7 @@ def main() -> None:
     """Print all, beside some busy processes if asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--neighbours", type=int, default=0, help="busy processes beside this one")
-    parser.add_argument(
-        "--games-only", action="store_true", help="CPU times alone, which other work on the machine hardly moves"
-    )
+    parser.add_argument("--games-only", action="store_true", help="CPU times alone, which other work hardly moves")
     options = parser.parse_args()
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(options.neighbours)]
     try:
