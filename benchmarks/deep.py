@@ -1,6 +1,6 @@
 """KofNPPO on the driving world, judged by the exact solver: ten seeds, the coverage of its bounds, its cost beside plain PPO.
 
-    python -m benchmarks.deep seeds results/deep.jsonl     # goes on where it was stopped
+    python -m benchmarks.deep seeds deep.jsonl [STEPS]     # goes on where it was stopped
     python -m benchmarks.deep coverage
     python -m benchmarks.deep overhead
 
@@ -26,6 +26,7 @@ from cautious import KofN, KofNPPO, RewardEnsemble, driving_world, fit_ensemble,
 from cautious.beliefs.table_belief import TableBelief
 from cautious.experiments.store import provenance_line
 from cautious.rl.environments import VectorEnvAdapter
+from cautious.rl.value import Value, bound_returns, default_horizon
 from cautious.worlds.driving import DrivingWorld
 from cautious.worlds.driving_features import driving_features, state_numbers_of
 
@@ -56,8 +57,9 @@ def make_agent(level: str, seed: int) -> KofNPPO:
     """As all of these measurements have it."""
     world, rewards, _ = shipped()
     belief = TableBelief(rewards, lambda features: state_numbers_of(world, features))
-    entropy = {"ent_coef": lambda progress: 0.05 * progress**2}
-    return KofNPPO("MlpPolicy", make_env(), belief, level, seed=seed, **entropy, **PPO_SETTINGS)
+    return KofNPPO(
+        "MlpPolicy", make_env(), belief, level, seed=seed, ent_coef=lambda progress: 0.05 * progress**2, **PPO_SETTINGS
+    )
 
 
 def exact_value(policy: torch.Tensor, level: str) -> float:
@@ -83,11 +85,11 @@ def ordinary_value(level: str) -> float:
     return exact_value(solution.best_policy, level)
 
 
-def learn(level: str, seed: int) -> dict[str, Any]:
+def learn(level: str, seed: int, num_steps: int = NUM_STEPS) -> dict[str, Any]:
     """One run, judged exactly."""
     agent, features = make_agent(level, seed), shipped()[2]
     began, cpu = time.perf_counter(), time.process_time()
-    agent.learn(NUM_STEPS)
+    agent.learn(num_steps)
     took, cpu = time.perf_counter() - began, time.process_time() - cpu
     policy = agent.probabilities(features)
     greedy = torch.nn.functional.one_hot(policy.argmax(dim=1), policy.shape[1]).double()
@@ -103,7 +105,7 @@ def learn(level: str, seed: int) -> dict[str, Any]:
     }
 
 
-def seeds(path: Path) -> None:
+def seeds(path: Path, num_steps: int = NUM_STEPS) -> None:
     """All runs that the file does not hold yet, then the table."""
     path.parent.mkdir(parents=True, exist_ok=True)
     done = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
@@ -111,7 +113,7 @@ def seeds(path: Path) -> None:
     for seed in range(NUM_SEEDS):
         for level in LEVELS:
             if (level, seed) not in held:
-                run = learn(level, seed)
+                run = learn(level, seed, num_steps)
                 with path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(run) + "\n")
                 done.append(run)
@@ -136,24 +138,30 @@ def summary(level: str, runs: list[dict[str, Any]]) -> list[str]:
 
 
 def coverage(num_repetitions: int = 200, num_episodes: int = NUM_ENVS) -> None:
-    """How often the bounds of `value` hold the exact value: a policy after few steps, at both levels and by both methods."""
+    """How often bounds from fresh episodes hold the exact value, at both levels and by both methods; a half-learned policy."""
     _, rewards, features = shipped()
-    low, high = float(rewards.min()), float(rewards.max())
-    for level in LEVELS:
-        agent = make_agent(level, 0).learn(100_000)
-        exact = exact_value(agent.probabilities(features), level)
-        for name, span in (("Student", None), ("Bernstein", (low, high))):
-            count = num_repetitions if span is None else num_repetitions // 10
-            values = [agent.value(num_episodes, seed=number, reward_range=span) for number in range(count)]
-            above = sum(value.lower <= exact for value in values)
-            within = sum(value.lower <= exact <= value.upper for value in values)
-            below = exact - statistics.mean(value.lower for value in values)
-            bias = statistics.mean(value.estimate for value in values) - exact
-            print(
-                f"{level}, {name}, {num_episodes} episodes: exact {exact:.4f}; lower bound holds in {above} of {count}, both "
-                f"in {within}; lower bound {below:.3f} below on average; estimate off by {bias:+.4f} on average",
-                flush=True,
-            )
+    span = float(rewards.min()), float(rewards.max())
+    agent = make_agent(LEVELS[0], 0).learn(100_000)
+    exact = {level: exact_value(agent.probabilities(features), level) for level in LEVELS}
+    found: dict[tuple[str, str], list[Value]] = {
+        (level, how): [] for level in LEVELS for how in ("Student", "Bernstein")
+    }
+    for seed in range(num_repetitions):
+        episodes = agent.episodes(num_episodes, seed=seed)
+        for level, how in found:
+            returns = bound_returns(episodes, 0.95, span if how == "Bernstein" else None)
+            found[level, how].append(Value(*(float(KofN.parse(level).value(side)) for side in returns[:3])))
+    for (level, how), values in found.items():
+        above = sum(value.lower <= exact[level] for value in values)
+        within = sum(value.lower <= exact[level] <= value.upper for value in values)
+        below = exact[level] - statistics.mean(value.lower for value in values)
+        bias = statistics.mean(value.estimate for value in values) - exact[level]
+        print(
+            f"{level}, {how}, {num_episodes} episodes of {default_horizon(agent.gamma)} steps: exact {exact[level]:.4f}; "
+            f"lower bound holds in {above} of {num_repetitions}, both in {within}; lower bound {below:.3f} below on average; "
+            f"estimate off by {bias:+.4f} on average",
+            flush=True,
+        )
 
 
 def overhead(num_steps: int = 65_536, num_models: int = 100) -> None:
@@ -186,7 +194,10 @@ if __name__ == "__main__":
     print(f"{provenance_line()}, one thread")
     verb = sys.argv[1] if len(sys.argv) > 1 else ""
     if verb == "seeds":
-        seeds(Path(sys.argv[2] if len(sys.argv) > 2 else "deep.jsonl"))
+        seeds(
+            Path(sys.argv[2] if len(sys.argv) > 2 else "deep.jsonl"),
+            int(sys.argv[3] if len(sys.argv) > 3 else NUM_STEPS),
+        )
     elif verb in ("coverage", "overhead"):
         {"coverage": coverage, "overhead": overhead}[verb]()
     else:

@@ -22,6 +22,7 @@ states = torch.rand(20, 3, generator=torch.Generator().manual_seed(1))  # 20 sta
 paid = torch.rand(20, 2, generator=torch.Generator().manual_seed(2))  # what 2 actions paid there
 belief = fit_ensemble(states, paid, num_models=4, num_epochs=1, progress=False, validation_fraction=0)
 policy = CautiousPolicy(models, "1-of-20")
+lake = gymnasium.make("FrozenLake-v1")  # 16 states, 4 actions
 with torch.sparse.check_sparse_tensor_invariants(False):
     outside = torch.sparse_coo_tensor([[0, 9], [0, 0]], [1.0, 1.0], (2, 2))  # row 9 of 2
 """
@@ -91,6 +92,18 @@ CALLS = [
         INVALID,
         "entries are of type datetime64[D]",
     ),
+    Call("KofNPPO", 'KofNPPO("MlpPolicy", lake, models, "1-of-20")', INVALID, "A=4, got [30, 1, 2]"),
+    Call("KofNPPO", 'KofNPPO("MlpPolicy", lake, np.full((30, 16, 4), nan), "1-of-20")', INVALID, "finite number"),
+    Call(
+        "KofNPPO", 'KofNPPO("MlpPolicy", lake, np.ones((10, 16, 4)), "1-of-20")', INVALID, "n=20 exceeds the 10 models"
+    ),
+    Call("KofNPPO", 'KofNPPO("MlpPolicy", lake, "driving", "1-of-20")', INVALID, "rewards(observations) -> [M, B, A]"),
+    Call("KofNPPO", 'KofNPPO("MlpPolicy", 3, models, "1-of-20")', INVALID, "pass the id of a Gymnasium environment"),
+    Call("KofNPPO", 'KofNPPO("MlpPolicy", lake, models, "1-of-20", gamma=1)', INVALID, "gamma=1 must lie in [0, 1)"),
+    Call("KofNPPO", 'KofNPPO("MlpPolicy", lake, models, smoothing=2)', INVALID, "smoothing=2 must lie in (0, 1]"),
+    Call("KofNPPO", 'KofNPPO("MlpPolicy", lake, models, num_starts=0)', INVALID, "it must be at least 1"),
+    Call("KofNPPO", 'KofNPPO("MlpPolicy", "Pendulum-v1", models)', INVALID, "step_rewards(observations, actions, "),
+    Call("KofNPPO", 'KofNPPO.load("empty", lake, models)', MISSING, "there is no such file"),
     Call(
         "TabularMDP",
         "TabularMDP([[stay, [0.5, 0.4]], [move, stay]], stay, 0.9)",

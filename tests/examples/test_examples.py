@@ -92,3 +92,12 @@ def test_candidate_answers_are_not_chosen_for_their_style(tmp_path: Path):
     assert cautious > max(single, mean) + 0.1
     assert novel.extreme[2] < min(novel.extreme[:2])
     assert (tmp_path / "candidate-answers.png").exists()
+
+
+def test_an_agent_of_an_own_environment_goes_round_what_is_wet(tmp_path: Path):
+    pytest.importorskip("stable_baselines3")
+    ordinary, cautious = example("own_environment").main(["--out", str(tmp_path), "--steps", "16000", "--models", "30"])
+    assert ordinary.wet > 0.02  # drives through
+    assert cautious.wet < 0.5 * ordinary.wet
+    assert cautious.place > 0.6  # and still gets there
+    assert (tmp_path / "own-environment.png").exists()

@@ -9,7 +9,7 @@ from gymnasium.utils.env_checker import check_env
 
 import cautious  # noqa: F401  (registers the ids)
 from cautious.errors import InvalidInputError
-from cautious.worlds.driving_rules import START
+from cautious.worlds.driving_rules import START, pair_features
 
 
 @pytest.mark.parametrize("options", [{}, {"novel": False}, {"appearance_probability": 1.0}])
@@ -77,3 +77,41 @@ def test_bad_arguments_are_refused():
 
     with pytest.raises(InvalidInputError, match="render_mode"):
         DrivingEnv(render_mode="human")
+
+
+def test_many_cars_step_as_one_does():
+    """The same draws lead to the same places, and pay the same."""
+    many = gymnasium.make_vec("cautious/Driving-v0", num_envs=500, observation="features").unwrapped
+    features, _ = many.reset(seed=2)
+    assert (features == many._shown[many.world.index(START)]).all()
+    actions = np.random.default_rng(0)
+    for _ in range(30):
+        before, chosen = many._states.copy(), actions.integers(0, 5, 500)
+        draws = np.random.Generator(np.random.PCG64())
+        draws.bit_generator.state = many.np_random.bit_generator.state
+        uniform = draws.random((500, 1))[:, 0]
+        features, rewards, terminated, truncated, infos = many.step(chosen)
+        expected = [
+            many.world.sample_next(int(s), int(a), float(u)) for s, a, u in zip(before, chosen, uniform, strict=True)
+        ]
+        assert (many._states == expected).all()
+        assert (features == many._shown[expected]).all()
+        assert not (terminated | truncated).any()
+    happened = pair_features(many.world.states[before[0]], many.world.states[expected[0]])
+    assert rewards[0] == happened["reward"]
+    assert infos["collisions"][0] == happened["collisions"]
+
+
+def test_some_cars_begin_again():
+    many = gymnasium.make_vec("cautious/Driving-v0", num_envs=4)
+    many.reset(seed=0)
+    many.step(np.zeros(4, dtype=int))
+    moved, _ = many.reset(options={"reset_mask": np.array([True, False, False, True])})
+    assert (moved == many.reset()[0]).tolist() == [True, False, False, True]
+    for wrong in ([0, 0], [0, 0, 0, 7]):
+        with pytest.raises(InvalidInputError, match="4 whole numbers below 5"):
+            many.step(np.array(wrong))
+    with pytest.raises(InvalidInputError, match="observation"):
+        gymnasium.make_vec("cautious/Driving-v0", num_envs=2, observation="pixels")
+    with pytest.raises(InvalidInputError, match="not drawn"):
+        gymnasium.make_vec("cautious/Driving-v0", num_envs=2, render_mode="ansi")

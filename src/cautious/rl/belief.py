@@ -95,6 +95,18 @@ class StepRewards:
         return paid
 
 
+class MixedBelief:
+    """One reward function, the mixture of a belief's models."""
+
+    def __init__(self, models: StepRewards, weights: np.ndarray) -> None:
+        """Weights [M]."""
+        self._models, self._weights = models, weights
+
+    def step_rewards(self, observations: Any, actions: np.ndarray, following: Any) -> np.ndarray:
+        """[1, B]."""
+        return (self._weights @ self._models(observations, actions, following))[None]
+
+
 def _num_rows(observations: Any) -> int:
     return len(next(iter(observations.values())) if isinstance(observations, dict) else observations)
 

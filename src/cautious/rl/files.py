@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DESCRIPTION, WEIGHTS = "agent.json", "weights.safetensors"
 OWN = ("smoothing", "num_starts", "random_stops", "reward_scale")
 """Settings of KofNPPO."""
-PPO = (
+PPO_SETTINGS = (
     "n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda", "ent_coef", "vf_coef", "max_grad_norm", "use_sde",
     "sde_sample_freq", "target_kl", "normalize_advantage", "seed",
 )  # fmt: skip
@@ -32,7 +32,7 @@ def save_agent(folder: Path, agent: KofNPPO) -> None:
     """Write weights first, then the settings that name them."""
     plain = {name: value for name, value in agent.policy_kwargs.items() if _is_plain(value)}
     alias = next((name for name, kind in agent.policy_aliases.items() if kind is agent.policy_class), None)
-    settings = {name: getattr(agent, name) for name in (*OWN, *PPO)}
+    settings = {name: getattr(agent, name) for name in (*OWN, *PPO_SETTINGS)}
     settings |= {name: _now(getattr(agent, name), agent._current_progress_remaining) for name in SCHEDULES}
     described = {
         "format": FORMAT,

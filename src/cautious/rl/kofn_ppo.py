@@ -20,12 +20,12 @@ from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.ops.risk import KofN
-from cautious.rl.belief import StepRewards
+from cautious.rl.belief import MixedBelief, StepRewards
 from cautious.rl.environments import as_vec_env, stop_chance
-from cautious.rl.files import load_agent, save_agent
+from cautious.rl.files import PPO_SETTINGS, SCHEDULES, load_agent, save_agent
 from cautious.rl.mixture import Mixture
 from cautious.rl.recorder import Recorder
-from cautious.rl.value import Returns, Value, bound_returns, default_horizon, run_episodes
+from cautious.rl.value import Episodes, GapFound, Returns, Value, bound_returns, default_horizon, run_episodes
 from cautious.seeding import check_seed, make_rng
 from cautious.solvers.certificate import Certificate
 from cautious.solvers.solve import solve_mdp
@@ -179,8 +179,8 @@ class KofNPPO(PPO):
     ) -> KofNPPO:
         """Learn, from one or several starts; arguments are PPO's.
 
-        Several starts share `total_timesteps` evenly, and each ends with fresh rollouts (as `value` with 256 episodes), by
-        which the best is kept. Callbacks see them one after another; schedules run once in each.
+        Several starts share `total_timesteps` evenly, and each ends with fresh rollouts, about a tenth as many steps again, by
+        whose k-of-N value the best is kept (`start_values`). Callbacks see them one after another; schedules run once in each.
         """
         steps = parse_count(total_timesteps, "total_timesteps")
         options: dict[str, Any] = {
@@ -198,7 +198,7 @@ class KofNPPO(PPO):
             share = steps // self.num_starts + (start < steps % self.num_starts)
             super().learn(share, callback, reset_num_timesteps=reset_num_timesteps and not start, **options)
             self._annealing = False
-            value = self.value(256).estimate
+            value = self.value(max(8, share // (10 * default_horizon(self.gamma)))).estimate
             if best is None or value > max(self.start_values):
                 best = self.policy, self.mixture
             self.start_values.append(value)
@@ -278,9 +278,21 @@ class KofNPPO(PPO):
         seed: int | None = None,
     ) -> Returns:
         """Returns of all M models by fresh rollouts, with bounds that hold for all of them together; as `value`."""
-        num_episodes = parse_count(num_episodes, "num_episodes", 2)
         if not 0 < as_number(confidence) < 1:
             raise InvalidInputError(f"confidence={confidence!r} must lie between 0 and 1.")
+        episodes = self.episodes(num_episodes, deterministic=deterministic, horizon=horizon, seed=seed)
+        return bound_returns(episodes, float(confidence), reward_range)
+
+    def episodes(
+        self,
+        num_episodes: int = 1000,
+        *,
+        deterministic: bool = False,
+        horizon: int | None = None,
+        seed: int | None = None,
+    ) -> Episodes:
+        """Fresh episodes, with what each model pays for them: what `value` and `returns` are computed from."""
+        num_episodes = parse_count(num_episodes, "num_episodes", 2)
         steps = default_horizon(self.gamma) if horizon is None else parse_count(horizon, "horizon")
         act = self._actor(parse_flag(deterministic, "deterministic"), seed)
         if seed is not None:
@@ -290,12 +302,11 @@ class KofNPPO(PPO):
         try:
             if normalize is not None:
                 normalize.training = False
-            episodes = run_episodes(self.env, self._recorder, act, self._pay_by, self.gamma, num_episodes, steps)
+            return run_episodes(self.env, self._recorder, act, self._pay_by, self.gamma, num_episodes, steps)
         finally:
             if normalize is not None:
                 normalize.training = bool(training)
             self._last_obs = None  # learning goes on from a reset
-        return bound_returns(episodes, float(confidence), reward_range)
 
     def _actor(self, deterministic: bool, seed: int | None) -> Callable[[Any], np.ndarray]:
         """The policy, with draws of its own where actions are numbered."""
@@ -311,6 +322,33 @@ class KofNPPO(PPO):
             return np.minimum((probabilities.cumsum(axis=1) <= drawn).sum(axis=1), probabilities.shape[1] - 1)
 
         return act
+
+    def gap_found(self, total_timesteps: int, num_episodes: int = 1000) -> GapFound:
+        """Look for a policy that does better under the averaged mixture of the models; evidence, not a certificate.
+
+        A copy of this agent goes on learning against that one reward function, in the same environment. Where the world has a
+        table, `certificate` says more.
+
+        Args:
+            total_timesteps: Steps of the copy.
+            num_episodes: Fresh episodes for either value.
+        """
+        settings = {name: getattr(self, name) for name in (*PPO_SETTINGS, *SCHEDULES)} | {"seed": None}
+        mixed = MixedBelief(self._pay_by, self.mixture.average)
+        copy = KofNPPO(
+            self.policy_class,
+            self._recorder.venv,
+            mixed,
+            "1-of-1",
+            reward_scale=self.reward_scale,
+            policy_kwargs=self.policy_kwargs,
+            device=self.device,
+            **settings,
+        )
+        copy.policy.load_state_dict(self.policy.state_dict())
+        copy.learn(total_timesteps)
+        response, value = copy.value(num_episodes), self.value(num_episodes)
+        return GapFound(response.estimate - value.estimate, response, value)
 
     def certificate(self, mdp: TabularMDP, observations: Any, *, num_iterations: int = 400) -> Certificate:
         """How far the policy is from the best possible one, exactly, where the world has a table.

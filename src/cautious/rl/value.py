@@ -37,6 +37,21 @@ class Value(NamedTuple):
     upper: float
 
 
+class GapFound(NamedTuple):
+    """How much better a best response was found to do under the adversary's averaged mixture than the policy's value.
+
+    The k-of-N optimum lies between the policy's value and the return of the *best* policy under that mixture. A learned
+    response may be worse than the best, so a small gap proves nothing; a large one shows room.
+    """
+
+    gap: float
+    """response - value, of their estimates."""
+    response: Value
+    """Return of the response under the mixture."""
+    value: Value
+    """The policy's k-of-N value."""
+
+
 class Returns(NamedTuple):
     """Normalised returns of M models by fresh rollouts; with the stated confidence all M lie within their bounds."""
 
