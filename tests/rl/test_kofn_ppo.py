@@ -253,6 +253,17 @@ class TestFiles:
         agent.save(tmp_path / "agent")  # over the first
         assert len(list((tmp_path / "agent").iterdir())) == 2
 
+    def test_schedules_end_at_zero_and_a_file_has_where_they_begin(self, tmp_path):
+        rates = []
+        options = {**SMALL, "learning_rate": lambda progress: rates.append(progress) or 1e-3 * progress}
+        agent = KofNPPO("MlpPolicy", Bandit(), DOUBT, "1-of-2", ent_coef=lambda progress: 0.1 * progress, **options)
+        agent.learn(100)  # two rollouts of 64
+        assert min(rates) == 0
+        assert agent.ent_coef == 0
+        agent.save(tmp_path)
+        again = KofNPPO.load(tmp_path, Bandit(), DOUBT)
+        assert (again.learning_rate, again.ent_coef) == (1e-3, 0.1)
+
     def test_what_a_file_cannot_hold_is_asked_for(self, tmp_path):
         options = {"policy_kwargs": {"activation_fn": torch.nn.ReLU}}
         agent = KofNPPO("MlpPolicy", Bandit(), DOUBT, "1-of-2", **options, **SMALL)

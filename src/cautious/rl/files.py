@@ -25,7 +25,7 @@ PPO_SETTINGS = (
 )  # fmt: skip
 """Settings of PPO that are plain values."""
 SCHEDULES = ("learning_rate", "clip_range", "clip_range_vf")
-"""Settings of PPO that may be functions of the progress: a file has the value they had."""
+"""Settings of PPO that may be functions of the progress: a file has the value that they begin with."""
 
 
 def save_agent(folder: Path, agent: KofNPPO) -> None:
@@ -33,7 +33,8 @@ def save_agent(folder: Path, agent: KofNPPO) -> None:
     plain = {name: value for name, value in agent.policy_kwargs.items() if _is_plain(value)}
     alias = next((name for name, kind in agent.policy_aliases.items() if kind is agent.policy_class), None)
     settings = {name: getattr(agent, name) for name in (*OWN, *PPO_SETTINGS)}
-    settings |= {name: _now(getattr(agent, name), agent._current_progress_remaining) for name in SCHEDULES}
+    settings |= {name: _at_first(getattr(agent, name)) for name in SCHEDULES}
+    settings["ent_coef"] = _at_first(agent.entropy_schedule or agent.ent_coef)
     described = {
         "format": FORMAT,
         "kind": "KofNPPO",
@@ -129,7 +130,6 @@ def _is_plain(value: Any) -> bool:
         return False
 
 
-def _now(schedule: Any, progress: float) -> float | None:
-    if schedule is None:
-        return None
-    return float(schedule(progress)) if callable(schedule) else float(schedule)
+def _at_first(schedule: Any) -> float | None:
+    """The value at the beginning of learning."""
+    return None if schedule is None else float(schedule(1.0)) if callable(schedule) else float(schedule)

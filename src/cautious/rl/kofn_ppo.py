@@ -87,7 +87,7 @@ class KofNPPO(PPO):
         self.random_stops = parse_flag(random_stops, "random_stops")
         self.reward_scale = None if reward_scale is None else _positive(reward_scale, "reward_scale")
         entropy = ppo.pop("ent_coef", 0.0)
-        self._entropy = entropy if callable(entropy) else None
+        self.entropy_schedule = entropy if callable(entropy) else None
         ppo["ent_coef"] = entropy(1.0) if callable(entropy) else entropy
         self.start_values: list[float] = []
         gamma = as_number(ppo.get("gamma", 0.99))
@@ -151,8 +151,8 @@ class KofNPPO(PPO):
 
     def train(self) -> None:
         """PPO's, with the entropy coefficient of the present progress."""
-        if self._entropy is not None:
-            self.ent_coef = float(self._entropy(self._current_progress_remaining))
+        if self.entropy_schedule is not None:
+            self.ent_coef = float(self.entropy_schedule(self._current_progress_remaining))
         super().train()
 
     def _present_level(self) -> KofN:
@@ -164,9 +164,9 @@ class KofNPPO(PPO):
         return KofN(max(k, round(n * (k / n) ** (done / ANNEALED_SHARE))), n)
 
     def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
-        """Schedules go from 1 to 0 within each start."""
+        """Schedules go from 1 to 0 within each start, and not below it in a last rollout that is longer than what was left."""
         before = self._num_timesteps_at_start
-        self._current_progress_remaining = 1 - (num_timesteps - before) / max(1, total_timesteps - before)
+        self._current_progress_remaining = max(0.0, 1 - (num_timesteps - before) / max(1, total_timesteps - before))
 
     def learn(
         self,
@@ -386,7 +386,8 @@ class KofNPPO(PPO):
             path: The folder.
             env: An environment with the same spaces.
             belief: The belief, which a file does not hold.
-            **ppo: Settings of PPO that differ from the saved ones, and those that a file cannot hold: functions and classes.
+            **ppo: Settings of PPO that differ from the saved ones, and those that a file cannot hold: classes, and functions
+                (of a schedule it holds the first value).
         """
         return load_agent(cls, as_path(path, "path"), env, belief, ppo)
 
