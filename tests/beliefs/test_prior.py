@@ -1,4 +1,4 @@
-"""The prior: nothing near familiar rows, disagreement far from them, the same bits in any company."""
+"""The random prior: nothing near familiar rows, disagreement far from them, the same bits in any company."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ def test_help_is_asked_for_between_clusters_and_around_them():
 def test_one_odd_feature_of_thirty_is_noticed():
     rows, rewards = clusters(np.random.default_rng(2), 200, num_features=30)
     belief = fit_ensemble(rows, rewards, **QUICK)
-    fresh, _ = clusters(np.random.default_rng(3), 300, num_features=30)
+    fresh, _ = clusters(np.random.default_rng(3), 60, num_features=30)
     odd = fresh.copy()
-    odd[np.arange(300), np.arange(300) % 28 + 2] += 8.0
-    assert asks(belief, fresh).mean() < 0.08
-    assert asks(belief, odd).mean() > 0.9
+    odd[np.arange(60), np.arange(60) % 28 + 2] += 8.0
+    assert asks(belief, fresh).mean() < 0.05
+    assert asks(belief, odd).mean() > 0.7
 
 
 def test_rows_of_the_training_have_no_prior(belief, experience):
@@ -95,7 +95,7 @@ def test_rows_of_the_training_have_no_prior(belief, experience):
 
 
 def test_the_ordinary_policy_follows_the_networks_alone(belief):
-    """Of each four models one hopes for what three fear, so that the mean over all of them has no prior."""
+    """Pairs of models have opposite priors, so that the mean over all of them has none."""
     far = np.full((1, 4), 30.0)
     networks = RewardEnsemble(belief.network, belief.parameters)
     spread = belief.rewards(far).std(dim=0)
@@ -109,53 +109,17 @@ def test_an_action_that_always_paid_the_same_pays_it_anywhere(belief):
     assert rewards[..., :2].std(dim=0).median() > 1
 
 
-def test_heights_depend_on_the_model_alone(experience):
+def test_heights_depend_on_the_seed_and_the_model_alone(experience):
     rows, rewards = (torch.from_numpy(part) for part in experience)
     few, many, others = (
         Prior.fitted(rows, rewards, width=8, num_models=count, seed=seed) for count, seed in ((3, 0), (20, 0), (20, 1))
     )
     assert torch.equal(few.heights, many.heights[:3])
-    assert torch.equal(others.heights, many.heights)
-    fours = many.heights.reshape(5, 4, -1)
-    assert (fours[:, 1, :2] > 0).all()
-    assert torch.equal(fours[:, 1], -fours[:, [0, 2, 3]].sum(dim=1))
+    assert not torch.equal(others.heights, many.heights)
+    assert torch.equal(many.heights[0::2], -many.heights[1::2])
     state = torch.random.get_rng_state()
     Prior.fitted(rows, rewards, width=8, num_models=3, seed=0)
     assert torch.equal(torch.random.get_rng_state(), state)
-
-
-def test_a_mixture_of_labels_is_no_way_out_of_what_is_novel(belief):
-    """Every model fears all uncertain actions or none: sharing between them leaves the doubt as it is."""
-    prior = belief.rewards(np.full((1, 4), 30.0)) - RewardEnsemble(belief.network, belief.parameters).rewards(
-        np.full((1, 4), 30.0)
-    )
-    alone, mixed = prior[:, 0, 0], prior[:, 0, :2].mean(dim=1)
-    torch.testing.assert_close(mixed.std() / alone.std(), torch.tensor(1.0), atol=0.05, rtol=0)
-
-
-def test_mild_levels_fear_what_is_novel_too(belief):
-    """Any level that leaves the hopeful quarter out of account; the ordinary policy does not ask."""
-    far = np.full((1, 4), 30.0) * np.array([0, 0, 1, 1])
-    for level in ("1-of-20", "10-of-20", "14-of-20"):
-        assert CautiousPolicy(belief, level).decide(far).probabilities[0, -1] > 0.95
-    assert CautiousPolicy(belief, "20-of-20").decide(far).probabilities[0, -1] < 0.05
-
-
-def test_a_belief_saved_with_other_heights_is_read_as_it_was(belief, tmp_path):
-    """Heights are in the file: a belief whose models had other ones, such as independent draws, keeps them."""
-    heights = torch.from_numpy(np.random.default_rng(3).normal(size=(24, 3))).float()
-    other = RewardEnsemble(
-        belief.network,
-        belief.parameters,
-        belief.losses,
-        belief.settings,
-        prior=Prior(**{**belief.prior.__dict__, "width": 0.75, "heights": heights}),
-    )
-    other.save(tmp_path)
-    again = RewardEnsemble.load(tmp_path)
-    assert torch.equal(again.prior.heights, heights)
-    far = np.full((2, 4), 9.0)
-    assert torch.equal(again.rewards(far), other.rewards(far))
 
 
 def test_a_model_is_the_same_alone_and_among_others(experience, belief):
@@ -173,7 +137,7 @@ def test_saved_and_loaded_bit_by_bit(belief, tmp_path):
     belief.save(tmp_path / "belief")
     again = RewardEnsemble.load(tmp_path / "belief")
     assert torch.equal(again.rewards(rows), belief.rewards(rows))
-    assert again.settings["prior"] == again.prior.width == 1.0
+    assert again.settings["prior"] == again.prior.width == 0.75
     again.save(tmp_path / "twice")
     names = [{path.name for path in (tmp_path / folder).iterdir()} for folder in ("belief", "twice")]
     assert names[0] == names[1]
@@ -238,7 +202,7 @@ def test_unfinished_work_fits_any_width_but_no_plain_ensemble(experience, tmp_pa
     first = fit_ensemble(*experience, checkpoint_dir=tmp_path, **options)
     with pytest.raises(BadFileError, match="each action in units of its own"):
         fit_ensemble(*experience, prior=0, checkpoint_dir=tmp_path, **options)
-    wider = fit_ensemble(*experience, prior=2.0, checkpoint_dir=tmp_path, **options)
+    wider = fit_ensemble(*experience, prior=1.5, checkpoint_dir=tmp_path, **options)
     assert torch.equal(wider.parameters, first.parameters)
     assert torch.equal(wider.prior.heights, 2 * first.prior.heights)
 

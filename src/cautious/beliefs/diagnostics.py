@@ -59,8 +59,8 @@ SHRINKAGE = 0.05
 MOST_FAMILIAR = 500
 """Familiar rows, evenly spaced, that distances are measured to and rewards are taken from."""
 MOST_MODELS = 200
-"""Models that the policy is made of here, the first ones: enough for 1-of-20. A multiple of four, over which the priors
-have mean zero."""
+"""Models that the policy is made of here, the first ones: enough for 1-of-20. Even, because models come in pairs with opposite
+priors: half a pair would bring its prior into the mean."""
 LEVEL = KofN(1, 20)
 NUM_ITERATIONS = 60
 WORTH_IT = 0.5
@@ -185,7 +185,7 @@ def diagnose(
         concerns.append(
             f"the models agree everywhere: they differ by {familiar:.2g} on familiar states and by {elsewhere:.2g} on made-up "
             f"ones unlike the training data, where rewards vary by {scale:.2g}. Caution comes from disagreement, so policies "
-            "of this belief will hardly be cautious. Use a wider prior (prior=1 is the default for vectors, 0 is none); "
+            "of this belief will hardly be cautious. Use a wider prior (prior=0.75 is the default for vectors, 0 is none); "
             "start each model from different weights; or use a network that the data does not determine everywhere (a larger "
             "one, or less weight decay)."
         )

@@ -71,8 +71,8 @@ def fit_ensemble(
             and the rewards' units by themselves; "auto" takes the first for images and pictures, and the second otherwise. Or a
             function without arguments that returns a torch module from inputs [B, ...] to rewards [B, A], both in
             the units that they come in.
-        num_models: M; at least as many as a level's n, and better a multiple of four: over four models in a row, priors have
-            mean zero and leave what was learned as it is.
+        num_models: M; at least as many as a level's n, and better an even number: priors come in pairs with opposite signs,
+            which leave the mean of all models as it was learned.
         num_epochs: Passes over the data.
         batch_size: B.
         learning_rate: Of Adam; if not given, what suits the network: 0.0016 for images (the paper's), 0.001 for a user's
@@ -86,9 +86,9 @@ def fit_ensemble(
         validation_fraction: Share of the states that is held out to diagnose the belief (`ensemble.diagnosis`): warns if it is
             too narrow, too poor, or blind to what is new. They also set the unit of `Decision.disagreement`
             (`ensemble.familiar`), if they are six or more. 0 trains on all states, without a diagnosis.
-        prior: Width of each model's fixed prior (`beliefs.prior`): it is nothing near familiar states and grows with
+        prior: Width of each model's fixed random prior (`beliefs.prior`): it is nothing near familiar states and grows with
             the distance from them, so that models differ about states that are like nothing seen. 0 is the paper's plain
-            ensemble. If not given, 1 for vectors (where each action's rewards then have a unit of their own) and for a
+            ensemble. If not given, 0.75 for vectors (where each action's rewards then have a unit of their own) and for a
             module of one's own that takes vectors, 0 for images and other arrays, whose distances say little. The belief
             keeps up to 5,000 familiar states, whitened, to measure distances with; so do its files.
         missing: What becomes of a table's rows with an empty cell: "leave-out", or "indicator": they stay, with the column's

@@ -1,10 +1,10 @@
-"""Each model's fixed prior: what an action could pay where no familiar row is near.
+"""Each model's fixed random prior: what an action could pay where no familiar row is near.
 
 Networks trained on the same rows agree there, and often agree far away from them too: nothing in their training says that
 they know less there. The prior says it. It is nothing near familiar rows, so that what was learned stays as it is, and grows
-with the distance from them:
+with the distance from them, for each model and action with a random height and sign of its own:
 
-    p_i(x, a) = h_ia · max(0, d_a(x) / q_a(x) - 1),    h_ia = width · w_a · f_a · c_i,    c_i = 3 for i = 1, 5, 9, ..., else -1
+    p_i(x, a) = h_ia · max(0, d_a(x) / q_a(x) - 1),    h_ia = width · w_a · f_a · c_ia,    c_ia ~ N(0, 1)
 
 - d_a(x): mean distance to the three nearest familiar rows in which action a was tried. Rows are whitened, so that features
   that move together count once, by the covariance that the rewards do not explain (where rewards tell classes apart, the
@@ -15,10 +15,10 @@ with the distance from them:
   never in doubt.
 - f_a >= 1: steeper where familiar distances are much alike, as in many dimensions. There 1.5 times the usual distance is
   already unusual.
-- c_i: three of four models fear what is novel, one hopes for three times as much. Their mean, which the ordinary policy
-  follows, has no prior. Any level that leaves out the best quarter sees all that there is to fear, so that the level need not
-  be so cautious that doubts about ambiguous familiar rows drown those about novel ones. It is the same for all actions: were
-  each feared by other models, a mixture of them would look safe.
+- c_ia: drawn from (seed, i) for each action.
+
+Models come in pairs with opposite heights: the mean of an even number of them, which the ordinary policy follows, has no
+prior.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -36,11 +37,8 @@ from cautious.errors import BadFileError, InvalidInputError
 from cautious.seeding import make_rng
 from cautious.validation import as_number
 
-WIDTH = 1.0
-"""Width of the prior for vectors if none is given: chosen on the sets of docs/tables.md that are named there."""
-FEARFUL, HOPEFUL = -1.0, 3.0
-GROUP, HOPEFUL_ONE = 4, 1
-"""Of each four models in a row the second hopes: sums over the first few stay near zero."""
+WIDTH = 0.75
+"""Width of the prior for vectors if none is given: chosen on the development sets of docs/tables.md."""
 NEIGHBOURS = 3
 """Nearest familiar rows whose mean distance counts: one alone could be an outlier itself."""
 FAMILIAR, NEARLY_ALL = 0.75, 0.98
@@ -95,10 +93,10 @@ class Prior:
         Args:
             rows: Familiar states as the network takes them, flat, [S, F].
             rewards: What each action paid, [S, A]; NaN where it was not tried.
-            width: How many deviations of its rewards an action is feared to lose at twice the usual distance, or nearer where
-                familiar distances are much alike.
-            num_models: M. Model i's heights depend on i, and not on M.
-            seed: Which rows are kept where there are many, and how long ones are projected.
+            width: How many deviations of its rewards models differ by at twice the usual distance, or nearer where familiar
+                distances are much alike.
+            num_models: M.
+            seed: Model i's heights depend on (seed, i) alone.
         """
         kept = _kept_rows(~rewards.isnan(), seed)
         familiar, tried = rows[kept].double(), ~rewards[kept].isnan()
@@ -107,7 +105,7 @@ class Prior:
         reach, steepness = _reach(familiar, rewards[kept], seed)
         beyond = steepness * (_ratio(_distances(whitened, whitened), tried, reach) - 1)
         uncovered = (beyond > 1).double().mean(dim=0)
-        heights = width * _doubt(rewards, uncovered) * steepness * _attitudes(num_models)[:, None]
+        heights = width * _doubt(rewards, uncovered) * steepness * _draws(seed, num_models, rewards.shape[1])
         return cls(width, centre, whitening, whitened.float(), tried, reach.float(), heights.float())
 
     def beyond(self, rows: Tensor) -> Tensor:
@@ -166,7 +164,7 @@ def checked_width(prior: float) -> float:
     """`prior`, if it is a width."""
     if not 0 <= as_number(prior) < math.inf:
         raise InvalidInputError(
-            f"prior={prior!r} must be zero or a positive number: the width of each model's prior, 0 for none."
+            f"prior={prior!r} must be zero or a positive number: the width of each model's random prior, 0 for none."
         )
     return float(prior)
 
@@ -275,6 +273,8 @@ def _doubt(rewards: Tensor, uncovered: Tensor) -> Tensor:
     return torch.maximum(deviations(rewards), floor)
 
 
-def _attitudes(num_models: int) -> Tensor:
-    """c, [M]: what each model makes of novelty; zero in the mean over every four in a row."""
-    return torch.where(torch.arange(num_models) % GROUP == HOPEFUL_ONE, HOPEFUL, FEARFUL).double()
+def _draws(seed: int, num_models: int, num_actions: int) -> Tensor:
+    """c, [M, A]: models 2j and 2j + 1 have the same with opposite signs, from the stream of their pair."""
+    pairs = [make_rng(seed, "prior", pair).standard_normal(num_actions) for pair in range(-(-num_models // 2))]
+    drawn = torch.from_numpy(np.stack(pairs))
+    return torch.stack([drawn, -drawn], dim=1).flatten(0, 1)[:num_models]

@@ -76,7 +76,7 @@ class Train:
     validation_fraction: float = 0.1
     """Share of the states that is held out for the diagnosis."""
     prior: float | None = None
-    """Width of each model's prior far from familiar states; default: 1 for vectors, 0 (none) for images."""
+    """Width of each model's random prior far from familiar states; default: 0.75 for vectors, 0 (none) for images."""
     seed: int = 0
     """Seed of every random draw."""
     device: str = "auto"

@@ -1,12 +1,14 @@
-// Each model's fixed prior for rows of two numbers, as beliefs/prior.py has it: nothing near familiar rows, and growing
+// Each model's fixed random prior for rows of two numbers, as beliefs/prior.py has it: nothing near familiar rows, and growing
 // with the distance from them,
 //
-//   p_i(x, a) = h_ia · max(0, d(x) / q(x) - 1),   h_ia = width · w_a · f · c_i,   c_i = 3 for i = 1, 5, 9, ..., else -1
+//   p_i(x, a) = h_ia · max(0, d(x) / q(x) - 1),   h_ia = width · w_a · f · c_ia,   c_ia ~ N(0, 1)
 //
 // d is the mean distance to the three nearest familiar rows after whitening, q what is usual there. Every row here says what
 // every action pays, so d, q and f are the same for all actions.
 
-export const WIDTH = 1;
+import { normal, uniformStream } from "./random.js";
+
+export const WIDTH = 0.75;
 const NEIGHBOURS = 3;
 const FAMILIAR = 0.75;
 const NEARLY_ALL = 0.98;
@@ -24,20 +26,24 @@ export class Prior {
    * @param {number[][]} rows familiar rows, [n][2]
    * @param {number[][]} rewards what each action pays in each, [n][A]
    * @param {number} numModels
+   * @param {number} seed of the heights
    */
-  constructor(rows, rewards, numModels) {
+  constructor(rows, rewards, numModels, seed) {
     this.whiten = whitening(rows, rewards);
     this.rows = rows.map(this.whiten);
     const { reach, steepness } = reaches(rows, rewards);
     this.reach = reach;
     const far = this.rows.filter((row) => steepness * (this.#ratio(row) - 1) > 1).length;
     const doubt = doubts(rewards, far / rows.length);
+    const uniform = uniformStream(seed);
     const numActions = rewards[0].length;
     this.heights = new Float64Array(numModels * numActions);
     for (let m = 0; m < numModels; m++) {
-      // one of four hopes for what three fear, so that their mean has no prior
-      const attitude = m % 4 === 1 ? 3 : -1;
-      for (let a = 0; a < numActions; a++) this.heights[m * numActions + a] = WIDTH * doubt[a] * steepness * attitude;
+      for (let a = 0; a < numActions; a++) {
+        // models come in pairs with opposite heights, so that their mean has no prior
+        const twin = m % 2 ? this.heights[(m - 1) * numActions + a] : null;
+        this.heights[m * numActions + a] = twin === null ? WIDTH * doubt[a] * steepness * normal(uniform) : -twin;
+      }
     }
   }
 

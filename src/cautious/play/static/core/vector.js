@@ -1,4 +1,4 @@
-// A belief about rows of two numbers that trains in the page: small networks with priors.
+// A belief about rows of two numbers that trains in the page: small networks with random priors.
 
 import { Prior, columnMeans, deviationsOf, sharedDeviation } from "./prior.js";
 import { uniformStream } from "./random.js";
@@ -7,7 +7,7 @@ const HIDDEN = 24;
 const BATCH = 48;
 const STEPS = 260;
 const RATE = 0.01;
-export const NUM_MODELS = 32;
+export const NUM_MODELS = 30;
 
 /** Two hidden layers with ReLU, trained with Adam on its own batches. */
 class Network {
@@ -108,7 +108,7 @@ export class TableModels {
     this.rows = rows.map((row) => this.#unit(row));
     this.targets = rewards.map((paid) => paid.map((value, a) => (value - this.means[a]) / this.units[a]));
     this.networks = Array.from({ length: NUM_MODELS }, (_, m) => new Network(this.numActions, 7919 * seed + m));
-    this.prior = new Prior(rows, rewards, NUM_MODELS);
+    this.prior = new Prior(rows, rewards, NUM_MODELS, 104729 * seed);
     this.steps = 0;
   }
 
