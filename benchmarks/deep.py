@@ -1,6 +1,6 @@
 """KofNPPO on the driving world, judged by the exact solver: ten seeds, the coverage of its bounds, its cost beside plain PPO.
 
-    python -m benchmarks.deep seeds deep.jsonl [STEPS]     # goes on where it was stopped
+    python -m benchmarks.deep seeds deep.jsonl [STEPS [LEVEL]]     # goes on where it was stopped
     python -m benchmarks.deep coverage
     python -m benchmarks.deep overhead
 
@@ -13,6 +13,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -104,20 +105,20 @@ def learn(level: str, seed: int, num_steps: int = NUM_STEPS) -> dict[str, Any]:
     }
 
 
-def seeds(path: Path, num_steps: int = NUM_STEPS) -> None:
+def seeds(path: Path, num_steps: int = NUM_STEPS, levels: Sequence[str] = LEVELS) -> None:
     """All runs that the file does not hold yet, then the table."""
     path.parent.mkdir(parents=True, exist_ok=True)
     done = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     held = {(run["level"], run["seed"]) for run in done}
     for seed in range(NUM_SEEDS):
-        for level in LEVELS:
+        for level in levels:
             if (level, seed) not in held:
                 run = learn(level, seed, num_steps)
                 with path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(run) + "\n")
                 done.append(run)
                 print(run, flush=True)
-    for level in LEVELS:
+    for level in levels:
         print("\n".join(summary(level, [run for run in done if run["level"] == level])))
 
 

@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 import torch
 from cautious import *
+from cautious import KofNPPO
 from cautious.worlds.data import load_images
 
 nan = float("nan")

@@ -37,7 +37,10 @@ _HOMES = {
     "InvalidInputError": "cautious.errors",
 }
 
-__all__ = [*_HOMES, "__version__"]
+_EXTRAS = {"KofNPPO"}
+"""Names that need a package which need not be installed: `from cautious import *` leaves them out."""
+
+__all__ = [*(name for name in _HOMES if name not in _EXTRAS), "__version__"]
 
 if TYPE_CHECKING:
     from cautious.beliefs.ensemble import RewardEnsemble
@@ -72,4 +75,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_EXTRAS])
