@@ -194,10 +194,8 @@ if __name__ == "__main__":
     print(f"{provenance_line()}, one thread")
     verb = sys.argv[1] if len(sys.argv) > 1 else ""
     if verb == "seeds":
-        seeds(
-            Path(sys.argv[2] if len(sys.argv) > 2 else "deep.jsonl"),
-            int(sys.argv[3] if len(sys.argv) > 3 else NUM_STEPS),
-        )
+        file, steps = [*sys.argv[2:4], *("deep.jsonl", str(NUM_STEPS))[len(sys.argv[2:4]) :]]
+        seeds(Path(file), int(steps), sys.argv[4:] or LEVELS)
     elif verb in ("coverage", "overhead"):
         {"coverage": coverage, "overhead": overhead}[verb]()
     else:
