@@ -299,3 +299,23 @@ def test_a_module_of_ones_own_takes_frames(states):
     with pytest.warns(BeliefWarning):
         belief = fit_ensemble(states, paid(states), network=network, **SMALL)
     assert torch.equal(belief.rewards(states[:3]), belief.rewards(as_array(states[:3])))
+
+
+def test_a_row_whose_labels_are_numbers_goes_by_them():
+    """Not the numbers that every series has: swapped columns would be taken in the wrong order."""
+    numbered = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)))
+    policy = CautiousPolicy(fit_ensemble(numbered, (numbered > 0).astype(float), **SMALL), "1-of-3")
+    state = pd.DataFrame([[2.0, -2.0]])
+    swapped = state[[1, 0]]
+    assert policy.predict(swapped.iloc[0])[0] == policy.predict(swapped)[0][0] == policy.predict(state.iloc[0])[0]
+
+
+def test_columns_with_different_labels_are_not_joined_by_position(belief, states):
+    columns = {name: states[name] for name in states}
+    with pytest.raises(InvalidInputError, match="different labels; pass a DataFrame"):
+        belief.rewards(columns | {"pulse": states["pulse"].sort_values()})
+
+
+def test_a_record_batch_of_arrow_is_a_frame(belief, states):
+    batch = pa.RecordBatch.from_pandas(states, preserve_index=False)
+    assert torch.equal(belief.rewards(batch), belief.rewards(states))

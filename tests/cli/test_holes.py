@@ -215,3 +215,30 @@ def test_parquet_without_its_package_says_how_to_install_it(here, capsys, monkey
         main(["solve", "--belief", str(here), "--states", "new.parquet"])
     assert stop.value.code == 2
     assert frames.INSTALL in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_column_of_the_users_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """One that training had, under a name that the command would give to one of its own."""
+    monkeypatch.chdir(tmp_path)
+    log = pd.DataFrame(rows(60, 0), columns=["new", *HEADER[1:]]).assign(new=np.arange(60) % 7)
+    log.to_csv("log.csv", index=False)
+    main(["train", "log.csv", *TRAIN, "--out", "belief"])
+    log[["new", "temperature", "pulse", "site"]].to_csv("states.csv", index=False)
+    main(["solve", "--belief", "belief", "--states", "states.csv", "--level", "1-of-3", "--out", "a"])
+    assert [row["new"] for row in decisions("a")] == [str(number % 7) for number in range(60)]
+    assert {row["new (cautious)"] for row in decisions("a")} == {""}
+
+
+def test_bounds_of_levels_are_not_taken_for_those_of_rows(here: Path):
+    """Two levels and two rows that can be judged, of three."""
+    write("few.csv", [rows(3, 1)[0], ["c", "", "80", "north"], rows(3, 1)[2]], 4)
+    command = ["solve", "--belief", str(here), "--states", "few.csv", "--regime", "all-states"]
+    with pytest.raises(SystemExit):
+        main([*command, "--level", "1-of-3", "2-of-3", "--out", "a"])
+    certificates = json.loads(Path("a/certificate.json").read_text())["certificates"]
+    assert all(len(certificate["lower"]) == 2 for certificate in certificates.values())
+
+
+def test_the_fallback_action_by_its_number(here: Path):
+    main(["solve", "--belief", str(here), "--states", "new.csv", "--level", "1-of-3", "--fallback", "1", "--out", "a"])
+    assert decisions("a")[1]["decided 1-of-3"] == RewardEnsemble.load(here).actions[1]

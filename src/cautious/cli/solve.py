@@ -45,8 +45,8 @@ class Solved(NamedTuple):
         judged = decision.judged
 
         def spread_out(values: Tensor, like: Tensor | None = None) -> Tensor:
-            if like is None and (values.dim() == 0 or values.shape[-1] != int(judged.sum())):
-                return values  # one bound for all states together
+            if like is None and self.record.get("regime") != "single-state":
+                return values  # one bound per level, for all states together
             dim = -1 if like is None else -2
             shape = [*values.shape]
             shape[dim] = len(judged)
@@ -287,9 +287,8 @@ class Solve:
         if self.threshold is not None and self.at_most is not None:
             raise InvalidInputError("threshold and at_most exclude each other; give one of them.")
         names = None if inputs is None else inputs.belief.actions
-        number = parse_action(
-            int(self.fallback) if names is None and self.fallback.isdecimal() else self.fallback, names
-        )
+        is_number = self.fallback.isdecimal() and self.fallback not in (names or ())
+        number = parse_action(int(self.fallback) if is_number else self.fallback, names)
         if self.threshold is not None:
             return number, self.threshold
         familiar = None if inputs is None else inputs.belief.familiar
@@ -441,6 +440,9 @@ def write_decisions(
     if fallback is not None:
         added["decided with fallback"] = named(fallback.action.tolist())
 
+    # A feature or an outcome of the user's may have one of these names; it is theirs.
+    taken = {*(feature.name for feature in columns.features), *(columns.others or ())}
+    added = {f"{name} (cautious)" if name in taken else name: cells for name, cells in added.items()}
     # A table that this command wrote before has these columns already: replace them.
     kept = {name: table.read(name).texts() for name in table.header if name not in added}
 

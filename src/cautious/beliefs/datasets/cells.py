@@ -102,7 +102,9 @@ def as_cell_number(cell: str) -> float | None:
 
 
 def as_text(cell: Any) -> str:
-    """A value as a file would have it: whole numbers without a point."""
+    """A value as a file would have it: whole numbers without a point, nothing where nothing is."""
+    if cell is None:
+        return ""
     if isinstance(cell, str):
         return cell.strip()
     if isinstance(cell, (float, np.floating)):

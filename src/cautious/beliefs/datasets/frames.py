@@ -67,9 +67,11 @@ def is_frame(value: Any) -> bool:
 
 
 def is_row(value: Any) -> bool:
-    """Whether a value is one row of a pandas frame: a series whose labels are texts."""
+    """Whether a value is one row of a pandas frame: a series with labels, other than the numbers that every series has."""
     is_series = all(hasattr(value, part) for part in ("index", "to_dict", "iloc")) and getattr(value, "ndim", 0) == 1
-    return is_series and len(value) > 0 and all(isinstance(label, str) for label in value.index)
+    labels = list(value.index) if is_series else []
+    has_names = all(isinstance(label, (str, int, np.integer)) for label in labels)
+    return bool(labels) and has_names and labels != list(range(len(labels)))
 
 
 def is_named(value: Any) -> bool:
@@ -87,6 +89,11 @@ def as_table(value: Any, name: str) -> FrameTable:
     if is_row(value):
         value = value.to_dict()
     columns = dict(value.items()) if isinstance(value, Mapping) else _columns_of(value, name)
+    indices = [cells.index for cells in columns.values() if hasattr(cells, "iloc")]
+    if not all(index.equals(indices[0]) for index in indices):
+        raise InvalidInputError(
+            f"{name}: columns whose rows have different labels; pass a DataFrame, which aligns them."
+        )
     if not columns:
         raise InvalidInputError(f"{name}: there is no column.")
     found: dict[str, Column] = {}
@@ -153,7 +160,8 @@ def _as_column(cells: Any, name: str) -> Column:
     """The cells of a column of a frame, or of a dictionary: one value for a table of one row, or one per row."""
     try:
         if hasattr(cells, "to_numpy"):
-            array = cells.to_numpy()
+            is_arrow = type(cells).__module__.startswith("pyarrow")
+            array = cells.to_numpy(zero_copy_only=False) if is_arrow else cells.to_numpy()
         else:
             array = np.asarray(cells.detach().cpu() if isinstance(cells, Tensor) else cells)
             if array.dtype.kind in "US" and not isinstance(cells, (str, bytes, np.ndarray)):
