@@ -146,6 +146,29 @@ def test_arrays_with_holes(here, capsys):
     assert "column '0' is not finite in row 1 (nan)" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.parametrize("options", [[], ["--regime", "all-states", "--iterations", "5"]])
+def test_rows_of_an_array_whose_predictions_overflow(here, capsys, options):
+    states = np.tile([37.0, 80, 1, 0], (1300, 1))
+    solve = ["solve", "--belief", str(here), "--states", "states.npy", "--level", "1-of-6", *options, "--out", "solved"]
+    states[3, 0], states[1200, 1] = np.nan, 1e38
+    np.save("states.npy", states)
+    with pytest.raises(SystemExit) as stop:
+        main(solve)
+    assert stop.value.code == 3
+    said = " ".join(capsys.readouterr().out.split())
+    assert "states.npy: 2 of 1,300 rows cannot be used" in said
+    assert "is too large in row 1200 (1e+38)" in said
+    actions = load_file("solved/policy.safetensors")["action"]
+    assert (actions < 0).nonzero().flatten().tolist() == [3, 1200]
+    main([*solve, "--fallback", "refer"])
+    assert load_file("solved/policy.safetensors")["action"][[3, 1200]].tolist() == [1, 1]  # pill, refer, rest
+    np.save("states.npy", np.full((2, 4), 1e38))  # not one row is left
+    with pytest.raises(SystemExit) as stop:
+        main(solve)
+    assert stop.value.code == 3
+    assert load_file("solved/policy.safetensors")["action"].tolist() == [-1, -1]
+
+
 def test_calibration_leaves_them_out(here, capsys):
     table = rows(80, 2)
     table[7][1] = ""

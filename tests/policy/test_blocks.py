@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from cautious import CautiousPolicy, KofN, fit_ensemble
+from cautious.errors import InvalidInputError
 from cautious.policy import blocks
 
 LEVELS = [KofN(1, 20), KofN(5, 10), KofN(3, 3)]
@@ -37,6 +38,26 @@ def test_blocks_give_what_one_call_gives(policy, monkeypatch):
     assert bool((whole.gaps >= 0).all())
     single = policy.decide(rows[7:8])
     assert torch.equal(single.probabilities[0], whole.policies[0, 7])
+
+
+@pytest.mark.parametrize("size", [40, 1024])
+def test_rows_that_overflow_have_their_own_numbers(policy, monkeypatch, size):
+    monkeypatch.setattr("cautious.policy.policy.ROWS_PER_BLOCK", size)
+    monkeypatch.setattr(blocks, "ROWS_PER_BLOCK", size)
+    rows = np.random.default_rng(1).normal(size=(150, 4))
+    whole = policy.solve_rows(rows, LEVELS)
+    bad = [7, *range(40, 80), 133]  # one block of bad rows alone
+    rows[bad, 2] = 1e38
+    with pytest.raises(InvalidInputError, match=r"states: 42 of 150 rows .*'2' is too large in rows? 7, 40.*1e\+38"):
+        policy.solve_rows(rows, LEVELS)
+    told = []
+    solved = policy.solve_rows(rows, LEVELS, lambda *now: told.append(now), allow_undecided=True)
+    assert solved.too_large.nonzero().flatten().tolist() == bad
+    assert size > 40 or told[-1] == (150, 150)
+    good = ~solved.too_large
+    assert torch.equal(solved.policies, whole.policies[:, good])
+    assert torch.equal(solved.values, whole.values[:, good])
+    assert torch.equal(solved.spread, whole.spread[good])
 
 
 def test_an_interrupt_ends_between_blocks(policy, monkeypatch):

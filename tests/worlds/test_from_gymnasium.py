@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import gymnasium
 import numpy as np
 import pytest
@@ -245,3 +247,51 @@ def test_a_saved_world_still_knows_its_ends(tmp_path):
     again = CautiousPolicy.load(tmp_path).mdp
     entering = torch.arange(16.0)
     assert torch.equal(again.expected_rewards(entering), mdp.expected_rewards(entering))
+
+
+class Listed(gymnasium.Env):
+    """Three places with a table, whose numbers begin at 10 and those of its actions at 1; does not say where it starts."""
+
+    observation_space = gymnasium.spaces.Discrete(3, start=10)
+    action_space = gymnasium.spaces.Discrete(2, start=1)
+
+    def __init__(self, starts):
+        self.starts = starts
+        self.P = {
+            state: {1: [(1.0, state, 0.0, False)], 2: [(1.0, min(12, state + 1), 1.0, state == 11)]}
+            for state in (10, 11, 12)
+        }
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return int(self.np_random.choice(self.starts)), {}
+
+
+def test_a_table_without_a_start_is_asked_by_resets():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        known = read_model(Listed([11]))  # always the same: exact, and no warning
+    assert known.initial_state_dist.tolist() == [0, 1, 0, 0]
+    with pytest.warns(
+        CoverageWarning, match=r"no initial_state_distrib.*1,000 resets, which showed 2 states"
+    ) as caught:
+        mdp = TabularMDP.from_gymnasium(Listed([11, 11, 11, 12]))
+    assert caught[0].filename == __file__
+    assert mdp.initial_state_dist.tolist() == pytest.approx([0, 0.75, 0.25, 0], abs=0.055)  # four deviations of 0.0137
+    with pytest.warns(CoverageWarning):
+        assert torch.equal(read_model(Listed([11, 11, 11, 12])).initial_state_dist, mdp.initial_state_dist)
+    said = Listed([11, 12])
+    said.initial_state_distrib = [0.5, 0.5, 0]
+    assert read_model(said).initial_state_dist.tolist() == [0.5, 0.5, 0, 0]
+
+
+def test_a_table_may_count_from_elsewhere():
+    model = read_model(Listed([10]))
+    dense = model.transitions.to_dense().reshape(4, 2, 4)
+    assert dense.argmax(dim=-1).tolist() == [[0, 1], [1, 3], [2, 2], [3, 3]]
+    assert model.rewards.tolist() == [[0, 1], [0, 1], [0, 1], [0, 0]]
+    assert (model.endings.pair.tolist(), model.endings.entered.tolist()) == ([3], [2])
+    lacking = Listed([10])
+    del lacking.P[12][2]
+    with pytest.raises(InvalidInputError, match=r"P\[12\]\[2\] is missing.*start=10"):
+        read_model(lacking)

@@ -97,9 +97,9 @@ class Calibrate:
             )
         if self.states is not None:
             inputs = load_decision_inputs(self.belief, self.states)
-            if inputs.rows is not None and not len(inputs.states):
+            if inputs.rows.bad and not len(inputs.states):
                 raise BadFileError(f"{inputs.rows.sentence()}. No row is left.")
-            if inputs.rows is not None:
+            if inputs.rows.bad:
                 warn(f"{inputs.rows.sentence()}. They are left out: no level decides about them.")
             return inputs.belief, (inputs.states,)
         belief, *dataset = load_training_data(self.belief, self.data)

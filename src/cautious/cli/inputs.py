@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from cautious.beliefs.datasets.cells import Table
     from cautious.beliefs.datasets.schema import TableSchema
     from cautious.beliefs.ensemble import RewardEnsemble
@@ -18,12 +20,19 @@ class DecisionInputs(NamedTuple):
     belief: RewardEnsemble
     states: Any
     """As the belief takes them, [S, ...]; without rows that cannot be judged."""
+    rows: StateRows
+    """All rows; `rows.bad` says which cannot be judged."""
     table: Table | None = None
     """The table that the states come from, if any."""
     columns: TableSchema | None = None
     """The meaning of the table's columns."""
-    rows: StateRows | None = None
-    """All rows, if there are some that cannot be judged."""
+
+    def without(self, too_large: Tensor) -> DecisionInputs:
+        """The same, less those of the S rows whose predictions overflow, [S]; they are added to `rows.bad`."""
+        from cautious.policy.bad_rows import farthest
+
+        rows = self.rows.without(too_large, *farthest(self.belief, self.states))
+        return self._replace(states=rows.states, rows=rows)
 
 
 def load_belief(belief: Path) -> RewardEnsemble:
@@ -61,6 +70,4 @@ def load_decision_inputs(belief: Path, states: Path) -> DecisionInputs:
     else:
         rows = read_states(models, load_states(states))
         rows = replace(rows, table=replace(rows.table, origin=str(states)))
-    if not rows.bad:
-        return DecisionInputs(models, rows.states, table, columns)
-    return DecisionInputs(models, rows.states, table, columns, rows)
+    return DecisionInputs(models, rows.states, rows, table, columns)

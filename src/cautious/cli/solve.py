@@ -130,6 +130,7 @@ class Solve:
         """Load, solve, write, and print the tables."""
         from cautious.beliefs.familiar_spread import in_units_of
         from cautious.errors import InvalidInputError
+        from cautious.policy.bad_rows import overflowing
         from cautious.policy.decision import make_decision, spread_of, with_unjudged
         from cautious.policy.fallback import with_fallback
         from cautious.validation import check_folder
@@ -137,7 +138,7 @@ class Solve:
         check_folder(self.out, "out")
         inputs, mdp = self._inputs(), self._mdp()
         rule = self._fallback_rule(inputs)
-        if inputs is not None and inputs.rows is not None and not len(inputs.states):
+        if inputs is not None and inputs.rows.bad and not len(inputs.states):
             return self._decide_nothing(inputs, rule)
         by_policy = inputs is not None and mdp is None and self._as_cautious_policy()
         if not by_policy and (self.engine != "local" or self.address is not None):
@@ -146,9 +147,15 @@ class Solve:
             )
         if by_policy:
             assert inputs is not None
-            solved, spread = self._decided(inputs)
+            solved, spread, inputs = self._decided(inputs)
+            if not len(inputs.states):
+                return self._decide_nothing(inputs, rule)
         else:
             rewards = self._rewards(inputs)
+            if inputs is not None and mdp is None and bool((too_large := overflowing(rewards)).any()):
+                rewards, inputs = rewards[:, ~too_large], inputs.without(too_large)
+                if not len(inputs.states):
+                    return self._decide_nothing(inputs, rule)
             solved, spread = self._solved(rewards, mdp), spread_of(rewards)
         shape = solved.policies["best_policy"].shape  # [S, A], or [L, S, A]
         cautious, ordinary = (policies.reshape(shape) for policies in (solved.cautious, solved.ordinary))
@@ -159,7 +166,7 @@ class Solve:
             usual = make_decision(solved.ordinary[0], solved.ordinary[0], None, decision.disagreement)
             fallback = with_fallback(usual, *rule)
         in_all_rows, everywhere = decision, solved
-        if inputs is not None and inputs.rows is not None:
+        if inputs is not None and inputs.rows.bad:
             reasons, safe = inputs.rows.reasons(), None if rule is None else rule[0]
             in_all_rows = with_unjudged(decision, reasons, safe)
             fallback = None if fallback is None else with_unjudged(fallback, reasons, safe)
@@ -175,7 +182,6 @@ class Solve:
 
         from cautious.policy.decision import make_decision, with_unjudged
 
-        assert inputs.rows is not None
         reasons, safe = inputs.rows.reasons(), None if rule is None else rule[0]
         single = torch.zeros(0, inputs.belief.num_actions, dtype=torch.float64)
         policy = single if len(self.level) == 1 else single.expand(len(self.level), -1, -1)
@@ -267,7 +273,7 @@ class Solve:
 
         from cautious.cli.console import warn
 
-        if inputs is None or inputs.rows is None:
+        if inputs is None or not inputs.rows.bad:
             return
         if self.fallback is not None:
             warn(f"{inputs.rows.sentence()}. They get the action {self.fallback}.")
@@ -337,8 +343,11 @@ class Solve:
         """Whether `CautiousPolicy` decides: each state separately, and no other solver option is given."""
         return self.regime != "all-states" and self.sampling == "exact" and self.update is None
 
-    def _decided(self, inputs: DecisionInputs) -> tuple[Solved, Tensor]:
-        """Decisions of `CautiousPolicy`, which 'cautious calibrate' guarantees something about; and the models' spread [S]."""
+    def _decided(self, inputs: DecisionInputs) -> tuple[Solved, Tensor, DecisionInputs]:
+        """Decisions of `CautiousPolicy`, which 'cautious calibrate' guarantees something about; and the models' spread [S].
+
+        Also the inputs, less the rows whose predictions overflow, which turns out here.
+        """
         from cautious.cli.console import progress_bar
         from cautious.experiments.executors.executor import open_executor
         from cautious.ops.risk import parse_levels
@@ -349,7 +358,11 @@ class Solve:
         policy = CautiousPolicy(inputs.belief, levels[0], num_iterations=self.iterations, seed=self.seed)
         with open_executor(self.engine, self.address) as opened, progress_bar("solving") as progress:
             executor = None if opened.is_local else opened
-            cautious, ordinary, gap, lower, spread = policy.solve_rows(inputs.states, levels, progress, executor)
+            cautious, ordinary, gap, lower, spread, too_large = policy.solve_rows(
+                inputs.states, levels, progress, executor, allow_undecided=True
+            )
+        if bool(too_large.any()):
+            inputs = inputs.without(too_large)
         several = len(levels) > 1
         lower, upper, gap = (part if several else part[0] for part in (lower, lower + gap, gap))
         best = cautious if several else cautious[0]
@@ -364,7 +377,7 @@ class Solve:
         solved = Solved(
             {"best_policy": best}, {"best_policy": certificate}, record, cautious, ordinary.expand_as(cautious)
         )
-        return solved, spread
+        return solved, spread, inputs
 
     def _solved(self, rewards: Any, mdp: TabularMDP | None) -> Solved:
         from cautious.cli.console import progress_bar

@@ -15,6 +15,7 @@ from torch import Tensor
 from cautious.ops.risk import KofN
 from cautious.ops.sums import pairwise_sum
 from cautious.parallel import parallel_map
+from cautious.policy.bad_rows import overflowing
 from cautious.policy.decision import spread_of
 from cautious.progress import Progress, ProgressTracker, TitledProgress
 
@@ -40,11 +41,13 @@ class SolvedStates(NamedTuple):
     """Exact k-of-N values of the policies, [L, S]."""
     spread: Tensor
     """How far the models differ, [S] (`ops.disagreement.model_spread`)."""
+    too_large: Tensor
+    """Which of the B rows that were given no model can judge, their predictions overflowing, [B]; the S others are solved."""
 
     @classmethod
     def joined(cls, parts: Sequence[SolvedStates]) -> SolvedStates:
         """Blocks in their order as one."""
-        dims = (1, 0, 1, 1, 0)
+        dims = (1, 0, 1, 1, 0, 0)
         return cls(*(torch.cat(part, dim=dim) for dim, part in zip(dims, zip(*parts, strict=True), strict=True)))
 
 
@@ -90,7 +93,7 @@ def solve_in_blocks(
 
     def solve(number: int) -> SolvedStates:
         solved = solve_block(policy, states[blocks[number]], levels)
-        done[number] = len(solved.spread)
+        done[number] = len(solved.too_large)
         tracker.report(0, sum(done), count)
         return solved
 
@@ -99,14 +102,19 @@ def solve_in_blocks(
     return SolvedStates.joined(parallel_map(solve, len(blocks), tracker.stop))
 
 
-def solve_block(policy: CautiousPolicy, states: Any, levels: Sequence[KofN]) -> SolvedStates:
-    """Solve some states: predict, play, measure."""
-    rewards = policy.checked_rewards(states)
-    return with_values(rewards, levels, *policy.solve_states(rewards, levels))
+def solve_block(
+    policy: CautiousPolicy, states: Any, levels: Sequence[KofN], progress: Progress | None = None
+) -> SolvedStates:
+    """Solve some states: predict, play, measure. Those whose predictions overflow are left out and marked."""
+    rewards = policy.belief.rewards(states)
+    too_large = overflowing(rewards)
+    if bool(too_large.any()):
+        rewards = rewards[:, ~too_large]
+    return with_values(rewards, levels, *policy.solve_states(rewards, levels, progress), too_large)
 
 
 def with_values(
-    rewards: Tensor, levels: Sequence[KofN], policies: Tensor, ordinary: Tensor, gaps: Tensor
+    rewards: Tensor, levels: Sequence[KofN], policies: Tensor, ordinary: Tensor, gaps: Tensor, too_large: Tensor
 ) -> SolvedStates:
     """What `CautiousPolicy.solve_states` returned for rewards [M, S, A], with the policies' values and the models' spread.
 
@@ -117,7 +125,7 @@ def with_values(
     for level, own in zip(levels, policies, strict=True):
         returns = pairwise_sum(models * own, dim=-1).T.sort(dim=-1).values.T  # [M, S], each state's from the worst on
         values.append(pairwise_sum(returns * level.rank_weights(len(models))[:, None]))
-    return SolvedStates(policies, ordinary, gaps, torch.stack(values), spread_of(rewards))
+    return SolvedStates(policies, ordinary, gaps, torch.stack(values), spread_of(rewards), too_large)
 
 
 class _Piece(NamedTuple):
@@ -138,7 +146,7 @@ def _solve_elsewhere(
     results = executor.map(_solve_piece, (policy, tuple(levels)), pieces, device="cpu", title="solving")
     for piece, solved in results:
         found[piece.number] = solved
-        done += len(solved.spread)
+        done += len(solved.too_large)
         if progress is not None:
             progress(done, count)
     return SolvedStates.joined([found[number] for number in range(len(pieces))])

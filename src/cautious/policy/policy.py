@@ -32,7 +32,14 @@ from cautious.errors import BadFileError, InvalidInputError
 from cautious.ops.risk import KofN, parse_levels
 from cautious.parallel import single_threaded
 from cautious.policy.bad_rows import StateRows, farthest, overflowing, read_states, refuse
-from cautious.policy.blocks import ROWS_PER_BLOCK, BlockExecutor, SolvedStates, solve_in_blocks, with_values
+from cautious.policy.blocks import (
+    ROWS_PER_BLOCK,
+    BlockExecutor,
+    SolvedStates,
+    solve_block,
+    solve_in_blocks,
+    with_values,
+)
 from cautious.policy.decision import (
     Decision,
     has_disagreement,
@@ -363,16 +370,25 @@ class CautiousPolicy:
         levels: Sequence[KofN],
         progress: Progress | None = None,
         executor: BlockExecutor | None = None,
+        *,
+        allow_undecided: bool = False,
     ) -> SolvedStates:
         """What levels do in these states; many states a block at a time, so that memory does not grow with M S A.
 
-        `executor` is what gives out the blocks (`experiments.executors`), if not this process.
+        `executor` is what gives out the blocks (`experiments.executors`), if not this process. With `allow_undecided`, rows of
+        an array whose predictions overflow are left out and marked (`SolvedStates.too_large`); otherwise an error names them.
         """
-        is_rows = isinstance(self.belief, RewardEnsemble) and isinstance(states, (Tensor, np.ndarray))
-        if is_rows and (executor is not None or len(states) > ROWS_PER_BLOCK) and states.ndim > 1:
-            return solve_in_blocks(self, states, levels, progress, executor)
-        rewards = self.checked_rewards(states)
-        return with_values(rewards, levels, *self.solve_states(rewards, levels, progress))
+        if not (isinstance(self.belief, RewardEnsemble) and isinstance(states, (Tensor, np.ndarray))):
+            rewards = self.checked_rewards(states)
+            all_judged = torch.zeros(rewards.shape[1], dtype=torch.bool)
+            return with_values(rewards, levels, *self.solve_states(rewards, levels, progress), all_judged)
+        if (executor is not None or len(states) > ROWS_PER_BLOCK) and states.ndim > 1:
+            solved = solve_in_blocks(self, states, levels, progress, executor)
+        else:
+            solved = solve_block(self, states, levels, progress)
+        if bool(solved.too_large.any()) and not allow_undecided:
+            refuse(read_states(self.belief, states).without(solved.too_large, *farthest(self.belief, states)))
+        return solved
 
     def save(self, folder: Path | str) -> None:
         """Write the policy with its belief (safetensors, JSON)."""

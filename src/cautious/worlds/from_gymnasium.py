@@ -33,6 +33,8 @@ TRANSPARENT = {
 }
 """Wrappers, of Gymnasium and of Stable-Baselines3, that leave observations, actions and transitions as they are. (A time limit
 cuts an episode off; the world itself goes on.)"""
+NUM_RESETS = 1000
+"""Resets from which the start is estimated, where an environment offers a table of transitions but no start."""
 
 
 class Endings(NamedTuple):
@@ -73,20 +75,26 @@ def read_model(
     """The model of an environment with discrete states and actions, wrappers included.
 
     Where an episode ends, the model stays in one more state for ever, the last one, in which nothing is paid. It exists
-    only if an episode can end at all.
+    only if an episode can end at all. States and actions are counted from 0, also where the environment's spaces begin
+    elsewhere; its table has the numbers of its spaces.
+
+    A table says nothing about the start. Where the environment does not either (``initial_state_distrib``), the start is
+    estimated from `NUM_RESETS` (1,000) seeded resets: where all of them show one state, that is the start; otherwise the
+    shares of the states are estimates, and a warning says so.
 
     Args:
         env: FrozenLake, Taxi, CliffWalking or any other that offers its table ``P[state][action]`` of (probability, next
             state, reward, terminated); driving of this package; or any with discrete spaces, if `num_steps` says for how long
             to try random actions. A wrapper that may change what happens hides the table.
         num_steps: Steps of experience to estimate from, where there is no table.
-        seed: Starts the experience.
+        seed: Starts the experience, and the resets.
         prior: For an estimate: how many pseudo-steps each pair starts with, in which it does what the actions that were tried
             did in the same state. 0: none, and a pair that was never tried is taken to stay where it is.
         explore: For an estimate: state -> action, asked in half of the steps, where random actions alone would not get far.
 
     Warns:
-        CoverageWarning: Some pair of a state that was entered was tried fewer than `coverage.FEW` times.
+        CoverageWarning: Some pair of a state that was entered was tried fewer than `coverage.FEW` times; or the start
+            beside a table was estimated, and resets showed several.
     """
     check_seed(seed)
     steps = None if num_steps is None else parse_count(num_steps, "num_steps")
@@ -99,8 +107,10 @@ def read_model(
         return Model(_as_sparse(world.mdp.transitions), world.mdp.initial_state_dist, world.features["reward"], None)
     num_states, num_actions = _sizes(env)
     if hides is None and hasattr(bare, "P"):
-        start = torch.as_tensor(getattr(bare, "initial_state_distrib", _first(num_states)), dtype=torch.float64)
-        return _joined(_listed(bare.P, num_states, num_actions), num_states, num_actions, start)
+        rows = _listed(bare, num_states, num_actions)
+        known = getattr(bare, "initial_state_distrib", None)
+        start = _resets(bare, num_states, seed) if known is None else torch.as_tensor(known, dtype=torch.float64)
+        return _joined(rows, num_states, num_actions, start)
     if steps is None:
         raise InvalidInputError(
             f"{type(bare).__name__} offers no table of its transitions (P); pass num_steps to estimate one from experience."
@@ -143,22 +153,60 @@ def _sizes(env: Any) -> tuple[int, int]:
     )
 
 
-def _first(num_states: int) -> Tensor:
-    start = torch.zeros(num_states, dtype=torch.float64)
-    start[0] = 1
-    return start
+def _offsets(env: Any) -> tuple[int, int]:
+    """The environment's own numbers of its first state and its first action."""
+    return int(getattr(env.observation_space, "start", 0)), int(getattr(env.action_space, "start", 0))
+
+
+def _number(env: Any, observation: Any, num_states: int) -> int:
+    """The number of a state, from 0."""
+    state = int(observation) - _offsets(env)[0]
+    if not 0 <= state < num_states:
+        raise InvalidInputError(
+            f"observation {observation!r} lies outside of {env.observation_space}; mend the environment or its wrapper."
+        )
+    return state
+
+
+def _resets(env: Any, num_states: int, seed: int) -> Tensor:
+    """How often each state is the first after a reset, [S]; warns if that is an estimate."""
+    starts = torch.zeros(num_states, dtype=torch.float64)
+    for number in range(NUM_RESETS):
+        observation, _ = env.reset(seed=derive_seed(seed, "start", number) % 2**31)
+        starts[_number(env, observation, num_states)] += 1
+    if int((starts > 0).sum()) > 1:
+        warnings.warn(
+            f"{type(env).__name__} has a table of transitions (P) but no initial_state_distrib: its start is estimated from "
+            f"{NUM_RESETS:,} resets, which showed {int((starts > 0).sum()):,} states. If you know the probabilities, set "
+            "env.unwrapped.initial_state_distrib.",
+            CoverageWarning,
+            stacklevel=4,
+        )
+    return starts / NUM_RESETS
 
 
 Row = tuple[int, int, int, float, float, bool]
 """(state, action, next state, probability, reward, whether the episode ends)."""
 
 
-def _listed(table: Any, num_states: int, num_actions: int) -> list[Row]:
+def _listed(env: Any, num_states: int, num_actions: int) -> list[Row]:
+    """The environment's table of transitions, in our numbers."""
+    first_state, first_action = _offsets(env)
+
+    def outcomes(state: int, action: int) -> Any:
+        try:
+            return env.P[state][action]
+        except (KeyError, IndexError):
+            raise InvalidInputError(
+                f"{type(env).__name__}: P[{state}][{action}] is missing; the table must have every state of "
+                f"{env.observation_space} and every action of {env.action_space}, by the numbers that the spaces give them."
+            ) from None
+
     return [
-        (state, action, int(following), float(chance), float(reward), bool(ends))
+        (state, action, _number(env, following, num_states), float(chance), float(reward), bool(ends))
         for state in range(num_states)
         for action in range(num_actions)
-        for chance, following, reward, ends in table[state][action]
+        for chance, following, reward, ends in outcomes(state + first_state, action + first_action)
     ]
 
 
@@ -205,38 +253,29 @@ def _experienced(
     explore: Callable[[int], int] | None,
 ) -> Model:
     """Counts of what random actions did, and those that `explore` chose."""
-    offset = [int(getattr(space, "start", 0)) for space in (env.observation_space, env.action_space)]
-
-    def number(observation: Any) -> int:
-        state = int(observation) - offset[0]
-        if not 0 <= state < num_states:
-            raise InvalidInputError(
-                f"observation {observation!r} lies outside of {env.observation_space}; mend the wrapper."
-            )
-        return state
-
+    _, first_action = _offsets(env)
     generator = torch.Generator().manual_seed(derive_seed(seed, "experience"))
     actions = torch.randint(num_actions, (num_steps,), generator=generator).tolist()
     chosen = [False] * num_steps if explore is None else (torch.rand(num_steps, generator=generator) < 0.5).tolist()
     starts, entered = torch.zeros(num_states, dtype=torch.float64), torch.zeros(num_states, dtype=torch.bool)
     outcomes: Outcomes = {}
     visits = torch.zeros(num_states, num_actions, dtype=torch.long)
-    state = number(env.reset(seed=derive_seed(seed, "environment") % 2**31)[0])
+    state = _number(env, env.reset(seed=derive_seed(seed, "environment") % 2**31)[0], num_states)
     starts[state] += 1
     for action, is_chosen in zip(actions, chosen, strict=True):
         if is_chosen and explore is not None:
             action = parse_count(explore(state), "explore", 0)
             if action >= num_actions:
                 raise InvalidInputError(f"explore chose action {action}; there are {num_actions}, counted from 0.")
-        observation, reward, terminated, truncated, _ = env.step(action + offset[1])
-        following = number(observation)
+        observation, reward, terminated, truncated, _ = env.step(action + first_action)
+        following = _number(env, observation, num_states)
         outcomes.setdefault((state, action, following, bool(terminated)), []).append(float(reward))
         visits[state, action] += 1
         entered[state] = True
         entered[following] |= not terminated
         state = following
         if terminated or truncated:
-            state = number(env.reset()[0])
+            state = _number(env, env.reset()[0], num_states)
             starts[state] += 1
             entered[state] = True
     rows = _own_rows(outcomes, visits, prior) + (_prior_rows(outcomes, visits, prior) if prior else [])

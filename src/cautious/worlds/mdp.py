@@ -106,18 +106,20 @@ class TabularMDP:
         it, MountainCar is a world of cells.
 
         Args:
-            env: One that offers its table of transitions (FrozenLake, Taxi, CliffWalking, driving): exact. Others, and those
+            env: One that offers its table of transitions (FrozenLake, Taxi, CliffWalking, driving): exact; its start
+                is estimated from 1,000 resets where it has no ``initial_state_distrib``. Others, and those
                 whose wrappers may change what happens: estimated, and then `coverage` says how well.
             discount: Gymnasium's environments have none.
             num_steps: Steps of experience (random actions) to estimate from, where there is no table.
-            seed: Starts the experience.
+            seed: Starts the experience, and the resets.
             prior: Pseudo-steps that each pair starts with, in which it does what the actions that were tried did in the same
                 state; 1 counts as much as one real step. With 0, a pair that was never tried is taken to stay where it is.
             explore: State -> action, asked in half of the steps; the other half are random. For worlds in which random actions
                 do not get far.
 
         Warns:
-            CoverageWarning: Some pair of a state that was entered was tried fewer than five times.
+            CoverageWarning: Some pair of a state that was entered was tried fewer than five times; or the start was
+                estimated from resets, beside a table.
         """
         model = read_model(env, num_steps, seed, prior, explore)
         return cls(
