@@ -7,7 +7,8 @@ not learned from.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from cautious.rl.files import PPO_SETTINGS, SCHEDULES, load_agent, save_agent
 from cautious.rl.mixture import Mixture
 from cautious.rl.recorder import Recorder
 from cautious.rl.value import Episodes, GapFound, Returns, Value, bound_returns, default_horizon, run_episodes
-from cautious.seeding import check_seed, make_rng
+from cautious.seeding import check_seed, derive_seed, make_rng
 from cautious.solvers.certificate import Certificate
 from cautious.solvers.solve import solve_mdp
 from cautious.validation import as_folder, as_number, as_path, parse_count, parse_flag
@@ -125,22 +126,31 @@ class KofNPPO(PPO):
         super().set_env(recorder, force_reset)
         self._recorder, self._stop_chance = recorder, stop_chance(recorder)
 
+    def set_random_seed(self, seed: int | None = None) -> None:
+        """Seed everything that draws; also the actions of rollouts whose `seed` is None."""
+        super().set_random_seed(seed)
+        self._draws = np.random.default_rng() if seed is None else make_rng(check_seed(seed), "actions of values")
+
     def collect_rollouts(self, env: Any, callback: Any, rollout_buffer: Any, n_rollout_steps: int) -> bool:
         """PPO's, recorded; the buffer calls `_pay` as soon as it is full."""
+        if self._last_obs is None:  # a callback asked for a value
+            self._start_over()
         with self._recorder.recording():
             return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
 
     def _pay(self, buffer: RolloutBuffer) -> None:
         """Rank the models by this rollout, and add the mixture's rewards to what the buffer holds."""
         steps = self._recorder.take()
-        actions = buffer.actions.reshape(-1, *buffer.actions.shape[2:])
-        if isinstance(self.action_space, spaces.Box) and not self.policy.squash_output:
-            actions = np.clip(actions, self.action_space.low.ravel(), self.action_space.high.ravel())
-        rewards = self._pay_by(
-            steps.observations, actions.reshape(-1, *(self.action_space.shape or ())), steps.following
-        )
-        # What the discount makes of a step, and what random stops already did.
-        visits = (self.gamma / (1 - self._stop_chance)) ** steps.ages
+        actions = buffer.actions.reshape(-1, *(self.action_space.shape or ()))
+        if isinstance(self.action_space, spaces.Box):  # what PPO made of them for the environment
+            if self.policy.squash_output:
+                actions = self.policy.unscale_action(actions)
+            else:
+                actions = np.clip(actions, self.action_space.low, self.action_space.high)
+        rewards = self._pay_by(steps.observations, actions, steps.following)
+        # What the discount makes of a step, and what random stops already did: with gamma 0, they end every episode at once.
+        going_on = 1 - self._stop_chance
+        visits = (self.gamma / going_on) ** steps.ages if going_on > 0 else np.ones(len(steps.ages))
         self.mixture.update(rewards, visits, self._present_level())
         paid = self.mixture.pay(rewards)
         scale = self.mixture.scale(self.gamma) if self.reward_scale is None else self.reward_scale
@@ -243,19 +253,22 @@ class KofNPPO(PPO):
     ) -> Value:
         """The k-of-N value of the policy by fresh rollouts, normalised as all returns of this package.
 
+        The environment is reset, and learning goes on from there. A callback may ask before or after a rollout, not amid one.
+
         Args:
             num_episodes: How many, at least; rounded up to as many in each environment.
             confidence: That the exact value lies between the bounds.
             deterministic: Judge the most likely actions instead of the policy itself.
             horizon: Steps after which an episode is cut; by default when 0.001 of the return is still to come. What is cut
-                off widens the bounds.
+                off widens the bounds, by the lowest and the highest reward or 0, which it pays if the episode ends soon after.
             reward_range: Lowest and highest reward of any model. With it the bounds hold for any number of episodes; without,
                 they are Student's, which take the mean of the episodes to be near normal: with rare disasters and few
                 episodes it is not.
-            seed: Starts the rollouts; None goes on with the environment's own.
+            seed: Starts the rollouts; None goes on with the environment's and the agent's own.
 
         Returns:
-            (estimate, lower, upper). The estimate is low rather than high: the worst of several noisy returns is.
+            (estimate, lower, upper). The estimate is low rather than high: the worst of several noisy returns is. But it takes
+            what is cut off to go on as what was seen: where episodes end soon after `horizon`, it is too far from 0.
         """
         returns = self.returns(
             num_episodes,
@@ -295,24 +308,58 @@ class KofNPPO(PPO):
         num_episodes = parse_count(num_episodes, "num_episodes", 2)
         steps = default_horizon(self.gamma) if horizon is None else parse_count(horizon, "horizon")
         act = self._actor(parse_flag(deterministic, "deterministic"), seed)
+        self._check_between_rollouts()
         if seed is not None:
             self._recorder.seed(check_seed(seed) % 2**31)
+        try:
+            with self._frozen_statistics(), torch.random.fork_rng(enabled=seed is not None):
+                if seed is not None:
+                    self._seed_draws_of_torch(derive_seed(seed, "actions"))
+                return run_episodes(self.env, self._recorder, act, self._pay_by, self.gamma, num_episodes, steps)
+        finally:
+            self._last_obs = None  # learning goes on from a reset
+            if self._recorder.is_recording:  # in a callback, where PPO does not ask again
+                self._start_over()
+
+    def _seed_draws_of_torch(self, seed: int) -> None:
+        """Stable-Baselines3 draws continuous actions by torch's own generators; to be called where those are restored."""
+        torch.default_generator.manual_seed(seed)
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed_all(seed)
+        if self.use_sde:  # its noise was drawn before
+            self.policy.reset_noise(self.n_envs)
+
+    def _check_between_rollouts(self) -> None:
+        if self._recorder.is_amid_steps:
+            raise InvalidInputError(
+                "value: called amid a rollout, whose steps it would break off; in a callback call it from _on_rollout_start or "
+                "_on_rollout_end, not from _on_step."
+            )
+
+    def _start_over(self) -> None:
+        """Begin new episodes, from which learning goes on."""
+        assert self.env is not None
+        self._last_obs = self.env.reset()  # type: ignore[assignment]
+        self._last_episode_starts = np.ones(self.env.num_envs, dtype=bool)
+
+    @contextlib.contextmanager
+    def _frozen_statistics(self) -> Iterator[None]:
+        """In the block that follows VecNormalize learns nothing from what it sees."""
         normalize = self.get_vec_normalize_env()
-        training = None if normalize is None else normalize.training
+        training = normalize is not None and normalize.training
         try:
             if normalize is not None:
                 normalize.training = False
-            return run_episodes(self.env, self._recorder, act, self._pay_by, self.gamma, num_episodes, steps)
+            yield
         finally:
             if normalize is not None:
-                normalize.training = bool(training)
-            self._last_obs = None  # learning goes on from a reset
+                normalize.training = training
 
     def _actor(self, deterministic: bool, seed: int | None) -> Callable[[Any], np.ndarray]:
         """The policy, with draws of its own where actions are numbered."""
         if not isinstance(self.action_space, spaces.Discrete):
             return lambda shown: self.predict(shown, deterministic=deterministic)[0]
-        rng = np.random.default_rng() if seed is None else make_rng(seed, "actions")
+        rng = self._draws if seed is None else make_rng(seed, "actions")
 
         def act(shown: Any) -> np.ndarray:
             probabilities = self._probabilities(shown).numpy()
@@ -333,20 +380,23 @@ class KofNPPO(PPO):
             total_timesteps: Steps of the copy.
             num_episodes: Fresh episodes for either value.
         """
+        self._check_between_rollouts()
         settings = {name: getattr(self, name) for name in (*PPO_SETTINGS, *SCHEDULES)} | {"seed": None}
         mixed = MixedBelief(self._pay_by, self.mixture.average)
-        copy = KofNPPO(
-            self.policy_class,
-            self._recorder.venv,
-            mixed,
-            "1-of-1",
-            reward_scale=self.reward_scale,
-            policy_kwargs=self.policy_kwargs,
-            device=self.device,
-            **settings,
-        )
-        copy.policy.load_state_dict(self.policy.state_dict())
-        copy.learn(total_timesteps)
+        with self._frozen_statistics():  # which the copy shares
+            copy = KofNPPO(
+                self.policy_class,
+                self._recorder.venv,
+                mixed,
+                "1-of-1",
+                reward_scale=self.reward_scale,
+                policy_kwargs=self.policy_kwargs,
+                device=self.device,
+                **settings,
+            )
+            copy._draws = self._draws
+            copy.policy.load_state_dict(self.policy.state_dict())
+            copy.learn(total_timesteps)
         response, value = copy.value(num_episodes), self.value(num_episodes)
         return GapFound(response.estimate - value.estimate, response, value)
 

@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, unwrap_vec_normalize
 
+KEPT = "cautious_last_observation"
+"""In an environment's infos: the last observation of an episode, before VecNormalize."""
+
 
 class Steps(NamedTuple):
     """T steps of E environments, in the order of time, then environment."""
@@ -32,6 +35,8 @@ class Recorder(VecEnvWrapper):
         """Wrap a vector environment."""
         super().__init__(venv)
         self._normalize = unwrap_vec_normalize(venv)
+        if self._normalize is not None and not isinstance(self._normalize.venv, _KeepLast):
+            self._normalize.venv = _KeepLast(self._normalize.venv)
         self._recording = False
         self._ages = np.zeros(self.num_envs)
         self._current: Any = None
@@ -44,13 +49,23 @@ class Recorder(VecEnvWrapper):
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Record in the block that follows."""
+        """Record in the block that follows; within another such block, before or after its steps."""
         self._clear()
-        self._recording = True
+        before, self._recording = self._recording, True
         try:
             yield
         finally:
-            self._recording = False
+            self._recording = before
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether steps are recorded now."""
+        return self._recording
+
+    @property
+    def is_amid_steps(self) -> bool:
+        """Whether a recording has begun whose steps were not taken yet."""
+        return self._recording and bool(self._seen)
 
     def take(self) -> Steps:
         """What was recorded; begins anew."""
@@ -92,14 +107,27 @@ class Recorder(VecEnvWrapper):
             return current
         following = {k: v.copy() for k, v in current.items()} if isinstance(current, dict) else current.copy()
         for place in np.flatnonzero(dones):
-            last = infos[place]["terminal_observation"]
-            last = last if self._normalize is None else self._normalize.unnormalize_obs(last)
+            # VecNormalize clips what it shows, which cannot be undone.
+            last = infos[place]["terminal_observation" if self._normalize is None else KEPT]
             if isinstance(following, dict):
                 for name, part in following.items():
                     part[place] = last[name]
             else:
                 following[place] = last
         return following
+
+
+class _KeepLast(VecEnvWrapper):
+    """Keeps the last observation of an episode as it was below VecNormalize, which shows its own in that place."""
+
+    def reset(self) -> Any:
+        return self.venv.reset()
+
+    def step_wait(self) -> Any:
+        observations, rewards, dones, infos = self.venv.step_wait()
+        for place in np.flatnonzero(dones):
+            infos[place][KEPT] = infos[place]["terminal_observation"]
+        return observations, rewards, dones, infos
 
 
 def _joined(parts: list[Any]) -> Any:

@@ -1,8 +1,10 @@
 """What a policy is worth by fresh rollouts: returns of all M models at once, with bounds that hold for all of them together.
 
-An episode is cut after `horizon` steps, or where the environment cuts it. What comes after is unknown, and at most the highest
-and at least the lowest reward: with discount γ and t steps done it is worth γ^t of it. So every episode gives a low and a high
-sample of each model's normalised return, and the bounds take the one on their side.
+An episode is cut after `horizon` steps, or where the environment cuts it. What comes after is unknown: it may pay the lowest or
+the highest reward for ever, or end at once and pay nothing. With discount γ and t steps done it is worth γ^t times at least the
+lowest reward or 0, whichever is lower, and at most the highest or 0. So every episode gives a low and a high sample of each
+model's normalised return, and the bounds take the one on their side. The estimate takes the rest to go on as what was seen of
+the episode, without an end: where episodes end after the cut, it is too far from 0 by up to γ^t of the rewards' size.
 
 The k-of-N value never decreases in any return, so bounds that hold for all returns at once give bounds on it: each of the M
 returns gets an equal share of the failure probability on either side (Bonferroni).
@@ -141,15 +143,15 @@ def bound_returns(episodes: Episodes, confidence: float, reward_range: tuple[flo
         low, high = episodes.range
     else:
         low, high = (np.full(num_models, bound) for bound in checked_range(reward_range, episodes.range))
+    low, high = np.minimum(low, 0), np.maximum(high, 0)  # an episode that ends pays nothing afterwards
     rest = episodes.rest[:, None]
-    # As if the rest of an episode went on as what was seen of it.
+    # As if the rest of an episode went on as what was seen of it, without an end.
     estimate = (episodes.paid / np.maximum(1 - rest, 1e-12) * rest + episodes.paid).mean(axis=0)
     samples = episodes.paid + rest * low, episodes.paid + rest * high
     if reward_range is None:
         margins = [student_margin(side, failure) for side in samples]
     else:
-        width = np.maximum(high, 0) - np.minimum(low, 0)  # an episode that ends pays nothing afterwards
-        margins = [bernstein_margin(side, width, failure) for side in samples]
+        margins = [bernstein_margin(side, high - low, failure) for side in samples]
     lower, upper = samples[0].mean(axis=0) - margins[0], samples[1].mean(axis=0) + margins[1]
     return Returns(np.clip(estimate, lower, upper), lower, upper, num, episodes.num_steps)
 
