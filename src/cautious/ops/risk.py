@@ -59,7 +59,7 @@ class KofN:
         if self.n > num_models:
             raise InvalidInputError(
                 f"{self}: n={self.n} exceeds the {num_models} models there are; without replacement n must be at most "
-                "that. Use a smaller n or more models (rank_weights and value also take replacement=True)."
+                "that. Use a smaller n or more models (num_models)."
             )
 
     def rank_weights(self, num_models: int, replacement: bool = False) -> Tensor:

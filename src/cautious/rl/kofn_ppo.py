@@ -21,6 +21,7 @@ from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.ops.risk import KofN
+from cautious.parallel import single_threaded
 from cautious.rl.belief import MixedBelief, StepRewards
 from cautious.rl.environments import as_vec_env, stop_chance
 from cautious.rl.files import PPO_SETTINGS, SCHEDULES, load_agent, save_agent
@@ -178,6 +179,7 @@ class KofNPPO(PPO):
         before = self._num_timesteps_at_start
         self._current_progress_remaining = max(0.0, 1 - (num_timesteps - before) / max(1, total_timesteps - before))
 
+    @single_threaded  # layers are so small that threads would wait for each other most of the time
     def learn(
         self,
         total_timesteps: int,
@@ -296,6 +298,7 @@ class KofNPPO(PPO):
         episodes = self.episodes(num_episodes, deterministic=deterministic, horizon=horizon, seed=seed)
         return bound_returns(episodes, float(confidence), reward_range)
 
+    @single_threaded
     def episodes(
         self,
         num_episodes: int = 1000,

@@ -67,7 +67,7 @@ def close_to_paper(run: ImageRun, images: str) -> RuleResult:
     levels, optim = help_percent(run, images, Regime.SINGLE_STATE, run.main)
     paper = paper_help("single-image", images, run.levels[0])
     if paper is None:
-        raise NotRunError(f"the paper gives no number for {images}")
+        raise NotRunError(f"the paper gives no number for {images} at {run.levels[0]}")
     near = abs(levels[0] - paper) <= 8 and levels[0] >= 20 * optim
     return near, f"{levels[0]:.2f} %, the paper {paper:g} %; {_ratio_to_optim(levels[0], optim)}"
 
