@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cautious.cli.main import main
-from cautious.errors import InvalidInputError
+from cautious.errors import InvalidInputError, MissingFileError
 from cautious.experiments import load_run
 from cautious.experiments.changes import changed, known_settings, parse_changes
 from cautious.experiments.driving.driving_experiment import experiment_at, run_driving, stage_name
@@ -100,6 +100,7 @@ def test_a_changed_experiment_runs_is_judged_and_exported(tmp_path, monkeypatch,
     assert "not judged without help-0.25" in " ".join(line.numbers for line in ledger_of(Store.open(folder)))
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "help pays 0.3" in page
+    assert "not the paper&#x27;s experiment" in page
     main(["report", str(folder), "--csv", "--only", "novel-help-0.3"])
     with open(folder / "tables" / "novel-help-0.3.csv", newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
@@ -143,3 +144,8 @@ def test_the_frame_of_driving_has_what_the_store_has(driving):
     assert torch.equal(torch.tensor(networks.tolist()), torch.tensor(numbers["statistics"]["optim"]["collisions"]))
     assert set(frame.query("study == 'training'").measure) == {"seconds", "loss_median", "loss_largest"}
     assert set(frame.variant) == {"", "p=0.4"}
+
+
+def test_a_folder_without_a_run_says_so(tmp_path):
+    with pytest.raises(MissingFileError, match="there is no run here"):
+        load_run(tmp_path / "nope")

@@ -42,7 +42,10 @@ def image_story(store: Store) -> list[str]:
         return _draws_story(run)
     variants = run.variants_by("fraction") if run.task.name == "data-extent" else [run.main]
     parts = [text for variant in variants if (text := _variant_story(run, variant, several=len(variants) > 1))]
-    return parts or [NOTHING]
+    if not parts:
+        return [NOTHING]
+    unlike = run.unlike_paper()
+    return [*parts, f"This is not the paper's experiment: it ran {unlike}."] if unlike else parts
 
 
 def _variant_story(run: ImageRun, variant: str, several: bool) -> str:

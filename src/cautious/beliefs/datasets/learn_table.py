@@ -176,8 +176,8 @@ def _is_text(table: Table, name: str, column: Column) -> bool:
         return False
     if DATE.match(text):
         raise BadFileError(
-            f"{place(table, first)}: column {name!r} is {text!r}, which looks like a date: ignore the column, or write it "
-            "as a number (days since something)."
+            f"{place(table, first)}: column {name!r} is {text!r}, which looks like a date: ignore the column (--ignore), or "
+            "write it as a number (days since something)."
         )
     return True
 
