@@ -17,7 +17,7 @@ from cautious.experiments.store import provenance_line
 from cautious.ops.risk import parse_levels
 from cautious.parallel import single_thread
 from cautious.solvers.adversary import SolveBatch
-from cautious.solvers.cfr import PerStateGame, Problem, minimise_regret_of_all
+from cautious.solvers.cfr import CFROptions, PerStateGame, Problem, minimise_regret_of_all
 from cautious.solvers.per_state_cfr import minimise_regret_in_states
 from cautious.solvers.rewards import as_rewards
 from cautious.types import Sampling, Update
@@ -42,9 +42,10 @@ def main() -> None:
         taken, policies = [], []
         for iterate in (minimise_regret_of_all, minimise_regret_in_states):
             with single_thread():
-                iterate(problem, 2, sampling, Update.REGRET_MATCHING, 0, tracked)
+                options = CFROptions(num_iterations, sampling, Update.REGRET_MATCHING, 0, tracked)
+                iterate(problem, options._replace(num_iterations=2))
                 started = time.process_time()
-                policies.append(iterate(problem, num_iterations, sampling, Update.REGRET_MATCHING, 0, tracked).policy)
+                policies.append(iterate(problem, options).policy)
                 taken.append(time.process_time() - started)
         apart = float((policies[0] - policies[1]).abs().max())
         print(

@@ -116,10 +116,8 @@ def freed_memory_kept() -> Iterator[None]:
     """Let glibc keep freed memory of up to 1 GiB while models train; nothing happens with other C libraries.
 
     A training step allocates and frees the same few megabytes over and over. Giving the pages back and faulting them in again
-    costs a third of the CPU time: 4 models on 4,000 images, two epochs, took 3.6 s with this and 4.9 s without (22,000 and
-    900,000 page faults; peak memory 363 and 347 MB), driving 0.74 s and 1.0 s (two cores of an AMD EPYC, 2026-11-18). The
-    setting is the process's, so it lasts only as long as the training; afterwards the thresholds are the largest that glibc
-    chooses by itself, and what was kept goes back to the system.
+    would cost much of the CPU time of image networks. The setting is the process's, so it lasts only as long as the training;
+    afterwards the thresholds are the largest that glibc chooses by itself, and what was kept goes back to the system.
     """
     library: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
     if not hasattr(library, "mallopt") or not hasattr(library, "malloc_trim"):

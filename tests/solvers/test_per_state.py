@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cautious import KofN, solve_bandit, solve_exact
 from cautious.solvers.adversary import SolveBatch
-from cautious.solvers.cfr import PerStateGame, Problem, minimise_regret_of_all
+from cautious.solvers.cfr import CFROptions, PerStateGame, Problem, minimise_regret_of_all
 from cautious.solvers.per_state import _sort, _sort_by_digits, play_states
 from cautious.solvers.per_state_cfr import minimise_regret_in_states
 from cautious.solvers.rewards import as_rewards
@@ -79,8 +79,8 @@ def test_compiled_iterations_are_those_in_tensors(update, sampling, tracked):
     rewards = as_rewards(random_rewards(60, 70, 5))
     levels = (KofN(1, 20), KofN(3, 7), KofN(10, 10), KofN(2, 60))  # the last draws all models
     problem = Problem(PerStateGame(), rewards, SolveBatch(levels, 2))
-    options = (40, Sampling(sampling), update, 3, tracked)
-    ours, oracle = minimise_regret_in_states(problem, *options), minimise_regret_of_all(problem, *options)
+    options = CFROptions(40, Sampling(sampling), update, 3, tracked)
+    ours, oracle = minimise_regret_in_states(problem, options), minimise_regret_of_all(problem, options)
     pairs = [(ours.policy, oracle.policy), (ours.history.average_policy(), oracle.history.average_policy())]
     for name in ("sampled_value", "exact_value", "largest_regret", "best_policy", "best_value"):
         pairs.append((getattr(ours.history, name), getattr(oracle.history, name)))

@@ -7,7 +7,7 @@ A block is predicted and solved on one thread, and the blocks are divided among 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,6 +21,10 @@ from cautious.progress import Progress, ProgressTracker, TitledProgress
 
 if TYPE_CHECKING:
     from cautious.policy.policy import CautiousPolicy
+
+Shared = TypeVar("Shared")
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
 
 ROWS_PER_BLOCK = 1024
 """States that a thread decides about at a time: enough to amortise calls, few enough for a true estimate of the time left."""
@@ -52,19 +56,28 @@ class SolvedStates(NamedTuple):
 
 
 class BlockExecutor(Protocol):
-    """What gives out the blocks: `experiments.executors.executor.Executor`."""
+    """What gives out pieces of work, in this process or elsewhere (`experiments.executors`)."""
 
     def map(
         self,
-        work: Callable[[Any, Any, TitledProgress | None], Any],
-        shared: Any,
-        pieces: Sequence[Any],
+        work: Callable[[Shared, Piece, TitledProgress | None], Result],
+        shared: Shared,
+        pieces: Sequence[Piece],
         *,
         device: torch.device | str,
         title: str,
         progress: TitledProgress | None = None,
-    ) -> Iterator[tuple[Any, Any]]:
-        """Yield each piece with ``work(shared, piece, progress)``, in any order."""
+    ) -> Iterator[tuple[Piece, Result]]:
+        """Yield each piece with ``work(shared, piece, progress)`` as soon as it is finished, in any order.
+
+        Args:
+            work: A module-level function.
+            shared: What all pieces need.
+            pieces: What differs.
+            device: The kind of device that a piece needs.
+            title: Names all pieces together, for `progress`.
+            progress: Called as the work advances.
+        """
         ...
 
 

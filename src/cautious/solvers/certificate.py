@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from cautious.ops.risk import KofN
-from cautious.solvers.cfr import Game, MDPGame, Problem, minimise_regret
+from cautious.solvers.cfr import CFROptions, Game, MDPGame, Problem, minimise_regret
 from cautious.types import Sampling, Update
 from cautious.worlds.coverage import Coverage
 
@@ -103,6 +103,6 @@ def envelope_bound(game: Game, mixtures: Tensor) -> Tensor:
 
 def exact_mixtures(problem: Problem, num_iterations: int, update: Update) -> Tensor:
     """The adversary's average mixtures [W, B, S, A] over a fresh run with exact weights."""
-    result = minimise_regret(problem, num_iterations=num_iterations, sampling=Sampling.EXACT, update=update)
+    result = minimise_regret(problem, CFROptions(num_iterations, Sampling.EXACT, update))
     assert result.mixtures is not None  # exact weights are always tracked
     return result.mixtures

@@ -268,47 +268,38 @@ class CFRResult(NamedTuple):
     """The adversary's average mixtures [W, B, S, A]; None where exact weights were not tracked."""
 
 
-def minimise_regret(
-    problem: Problem,
-    *,
-    num_iterations: int,
-    sampling: Sampling,
-    update: Update,
-    seed: int = 0,
-    track_exact: bool = True,
-    progress: Progress | None = None,
-) -> CFRResult:
+class CFROptions(NamedTuple):
+    """How to iterate."""
+
+    num_iterations: int
+    """T."""
+    sampling: Sampling
+    """The paper's queue, or exact rank weights."""
+    update: Update
+    """How regret accumulates."""
+    seed: int = 0
+    """Starts the queues."""
+    track_exact: bool = True
+    """Whether to rank all M models in every iteration, for exact values and the adversary's mixtures."""
+    progress: Progress | None = None
+    """Called as the work advances with (done, total)."""
+
+
+def minimise_regret(problem: Problem, options: CFROptions) -> CFRResult:
     """T iterations of k-of-N CFR for a batch of levels and runs.
 
     Single states of an array on the CPU are played by compiled code, all else by `minimise_regret_of_all`.
-
-    Args:
-        problem: What is solved.
-        num_iterations: T.
-        sampling: The paper's queue, or exact rank weights.
-        update: How regret accumulates.
-        seed: Starts the queues.
-        track_exact: Whether to rank all M models in every iteration, for exact values and the adversary's mixtures.
-        progress: Called as the work advances with (done, total).
     """
-    options = (num_iterations, sampling, update, seed, track_exact, progress)
     if problem.game.per_state and problem.rewards.device.type == "cpu" and not problem.rewards.streamed:
         from cautious.solvers.per_state_cfr import minimise_regret_in_states  # loads the compiler
 
-        return minimise_regret_in_states(problem, *options)
-    return minimise_regret_of_all(problem, *options)
+        return minimise_regret_in_states(problem, options)
+    return minimise_regret_of_all(problem, options)
 
 
-def minimise_regret_of_all(
-    problem: Problem,
-    num_iterations: int,
-    sampling: Sampling,
-    update: Update,
-    seed: int = 0,
-    track_exact: bool = True,
-    progress: Progress | None = None,
-) -> CFRResult:
+def minimise_regret_of_all(problem: Problem, options: CFROptions) -> CFRResult:
     """As `minimise_regret`, one iteration of all states after another, in tensors on any device."""
+    num_iterations, sampling, update, seed, track_exact, progress = options
     adversary = problem.adversary_type(
         problem.rewards,
         problem.batch,

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from cautious.parallel import parallel_map
-from cautious.progress import Progress, ProgressTracker
+from cautious.progress import ProgressTracker
 from cautious.solvers.adversary import WINDOWS, ModelQueue
-from cautious.solvers.cfr import CFRResult, CFRState, History, Problem, init
+from cautious.solvers.cfr import CFROptions, CFRResult, CFRState, History, Problem, init
 from cautious.solvers.per_state import compiled, evaluate
 from cautious.solvers.rewards import DenseRewards
 from cautious.types import Sampling, Update
@@ -45,16 +45,9 @@ class _Group(NamedTuple):
     """Models drawn [T, R, N]; [T, R, 0] with exact weights."""
 
 
-def minimise_regret_in_states(
-    problem: Problem,
-    num_iterations: int,
-    sampling: Sampling,
-    update: Update,
-    seed: int = 0,
-    track_exact: bool = True,
-    progress: Progress | None = None,
-) -> CFRResult:
-    """T iterations of k-of-N CFR in every state, for a batch of levels and runs; arguments as of `minimise_regret`."""
+def minimise_regret_in_states(problem: Problem, options: CFROptions) -> CFRResult:
+    """T iterations of k-of-N CFR in every state, for a batch of levels and runs."""
+    num_iterations, sampling, update, seed, track_exact, progress = options
     rewards = problem.rewards
     assert isinstance(rewards, DenseRewards)
     batch_size, num_states, num_actions = problem.shape

@@ -22,7 +22,7 @@ from cautious.parallel import single_threaded
 from cautious.progress import Progress
 from cautious.seeding import check_seed
 from cautious.solvers.adversary import SolveBatch
-from cautious.solvers.cfr import BanditGame, Game, MDPGame, PerStateGame, Problem, minimise_regret
+from cautious.solvers.cfr import BanditGame, CFROptions, Game, MDPGame, PerStateGame, Problem, minimise_regret
 from cautious.solvers.rewards import Rewards, as_rewards
 from cautious.solvers.solution import Solution, Trace
 from cautious.types import ArrayLike, Regime, Sampling, Update
@@ -207,15 +207,8 @@ def _solve(game: Game, rewards: Rewards, options: SolveOptions, record: dict[str
     if track_exact is None:  # where it is cheap, whatever else is solved in the same call
         entries = rewards.num_models * rewards.num_states * rewards.num_actions
         track_exact = not rewards.streamed and entries <= TRACKED_ENTRIES[game.per_state]
-    result = minimise_regret(
-        problem,
-        num_iterations=options.num_iterations,
-        sampling=sampling,
-        update=update,
-        seed=options.seed,
-        track_exact=track_exact,
-        progress=options.progress,
-    )
+    how = CFROptions(options.num_iterations, sampling, update, options.seed, track_exact, options.progress)
+    result = minimise_regret(problem, how)
 
     def shaped(batch: Tensor) -> Tensor:
         return batch.reshape(options.shape + batch.shape[1:])  # [B, ...] -> [L, R, ...], as asked for

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -104,11 +104,20 @@ def _default_shard_size(job: TrainingJob, executor: ShardExecutor | None) -> int
     )
 
 
+class Training(NamedTuple):
+    """A trained ensemble, and what it took."""
+
+    models: TrainedModels
+    seconds: float
+    """Of this process; on a cluster the sum over its workers, which is what one worker would have taken."""
+    hardware: str
+
+
 class EnsembleExecutor(Protocol):
-    """What trains a whole ensemble: `experiments.executors.executor.Executor`."""
+    """What trains a whole ensemble, in this process or elsewhere (`experiments.executors`)."""
 
     def device(self, name: str) -> torch.device:
-        """The device that "auto", "cpu" or "cuda" stands for."""
+        """The device that "auto", "cpu" or "cuda" stands for, checked to exist."""
         ...
 
     def train(
@@ -119,8 +128,8 @@ class EnsembleExecutor(Protocol):
         device: torch.device | str,
         checkpoint_dir: Path | None,
         progress: Progress | None = None,
-    ) -> Any:
-        """Train all models; `models` of what it returns are what `train` returns."""
+    ) -> Training:
+        """Train an ensemble as `train` does, resuming from `checkpoint_dir`."""
         ...
 
 

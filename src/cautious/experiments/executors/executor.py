@@ -6,76 +6,26 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol
 
 import torch
 
-from cautious.beliefs.training.loop import TrainedModels, train
+from cautious.beliefs.training.loop import EnsembleExecutor, Training, train
 from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
 from cautious.errors import InvalidInputError, MissingPackageError
 from cautious.experiments.store import hardware_name
+from cautious.policy.blocks import BlockExecutor, Piece, Result, Shared
 from cautious.progress import Progress, TitledProgress
 from cautious.validation import resolve_device
-
-Shared = TypeVar("Shared")
-Piece = TypeVar("Piece")
-Result = TypeVar("Result")
 
 EXECUTORS = ("local", "ray")
 
 
-class Training(NamedTuple):
-    """A trained ensemble, and what it took."""
-
-    models: TrainedModels
-    seconds: float
-    """Of this process; on a cluster the sum over its workers, which is what one worker would have taken."""
-    hardware: str
-
-
-class Executor(Protocol):
+class Executor(EnsembleExecutor, BlockExecutor, Protocol):
     """Runs the pieces of an experiment. All executors give bitwise identical results."""
 
     is_local: bool
     """Whether pieces run in this process, which can write to the run's folder."""
-
-    def device(self, name: str) -> torch.device:
-        """The device that "auto", "cpu" or "cuda" stands for, checked to exist."""
-        ...
-
-    def train(
-        self,
-        problem: TrainingProblem,
-        settings: TrainingSettings,
-        *,
-        device: torch.device | str,
-        checkpoint_dir: Path | None,
-        progress: Progress | None = None,
-    ) -> Training:
-        """Train an ensemble, resuming from `checkpoint_dir` (`beliefs.training.loop.train`)."""
-        ...
-
-    def map(
-        self,
-        work: Callable[[Shared, Piece, TitledProgress | None], Result],
-        shared: Shared,
-        pieces: Sequence[Piece],
-        *,
-        device: torch.device | str,
-        title: str,
-        progress: TitledProgress | None = None,
-    ) -> Iterator[tuple[Piece, Result]]:
-        """Yield each piece with ``work(shared, piece, progress)`` as soon as it is finished, in any order.
-
-        Args:
-            work: A module-level function.
-            shared: What all pieces need.
-            pieces: What differs.
-            device: The kind of device that a piece needs.
-            title: Names all pieces together, for `progress`.
-            progress: Called as the work advances.
-        """
-        ...
 
     def run_all(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
         """The results of independent calls in this process, in order; at the same time where that keeps workers busy."""

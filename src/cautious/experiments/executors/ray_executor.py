@@ -30,13 +30,13 @@ import ray
 import ray.exceptions
 import torch
 
-from cautious.beliefs.training.loop import train, train_shard
+from cautious.beliefs.training.loop import Training, train, train_shard
 from cautious.beliefs.training.problems import ImageTrainingProblem
 from cautious.beliefs.training.state import MiniBatch, TrainingJob, TrainingProblem, TrainingSettings, TrainState
 from cautious.errors import CautiousError, ClusterError, ClusterWarning, InvalidInputError
-from cautious.experiments.executors.executor import Piece, Result, Shared, Training
 from cautious.experiments.store import hardware_name, package_versions
 from cautious.parallel import freed_memory_kept, single_threaded
+from cautious.policy.blocks import Piece, Result, Shared
 from cautious.progress import Progress, TitledProgress, titled
 from cautious.validation import check_device
 
