@@ -15,7 +15,7 @@ from cautious.beliefs.datasets.learn_table import Missing, learn_log
 from cautious.beliefs.datasets.schema import OutcomeColumns
 from cautious.beliefs.diagnostics import BeliefWarning
 from cautious.beliefs.networks.vector import deviations
-from cautious.beliefs.prior import FARTHEST, Prior
+from cautious.beliefs.prior import MOST_GROWTH, Prior
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.io.arrays import load_json, save_json
 
@@ -89,9 +89,43 @@ def test_one_odd_feature_of_thirty_is_noticed():
 
 def test_rows_of_the_training_have_no_prior(belief, experience):
     rows, _ = experience
-    beyond = belief.prior.beyond(belief.network.as_states(rows)[0])
-    assert (beyond == 0).float().mean() > 0.97
-    assert beyond.max() < 0.5
+    growth = belief.prior.growth(belief.network.as_states(rows)[0])
+    assert (growth == 0).float().mean() > 0.97
+    assert growth.max() < 0.5
+
+
+def test_distances_are_conditional_residuals_and_half_of_mahalanobis():
+    """By hand, for two correlated features and rewards that say nothing: residual of x given y is (x - ρy) / √(1 - ρ²)."""
+    random = np.random.default_rng(12)
+    first, noise = random.normal(size=(2, 4000))
+    rho = 0.8
+    rows = torch.from_numpy(np.column_stack([first, rho * first + (1 - rho**2) ** 0.5 * noise]))
+    prior = Prior.fitted(rows, torch.from_numpy(random.normal(size=(4000, 1))), width=1, num_models=2, seed=0)
+    for x, y in ((3.0, 3.0), (3.0, -3.0), (0.0, 2.0)):
+        residuals = ((x - rho * y) ** 2 + (y - rho * x) ** 2) / (1 - rho**2)
+        mahalanobis = (x * x - 2 * rho * x * y + y * y) / (1 - rho**2)
+        ours = (torch.tensor([x, y], dtype=torch.float64) @ prior.whitening.double()).square().sum()
+        assert float(ours) == pytest.approx(residuals + mahalanobis / 4, rel=0.1)  # 2 % shrinkage, 1,000 rows
+
+
+def test_a_row_whose_features_contradict_each_other_is_far():
+    """Two features that go together: each value is common, the combination never was; one in which both are large was."""
+    random = np.random.default_rng(13)
+    common = random.normal(size=(300, 1))
+    rows = common + 0.1 * random.normal(size=(300, 2))
+    rewards = np.column_stack([rows[:, 0] > 0, rows[:, 0] <= 0, np.full(300, ASK)]).astype(float)
+    growth = Prior.fitted(*(torch.from_numpy(part) for part in (rows, rewards)), width=1, num_models=2, seed=0).growth
+    together, apart = growth(torch.tensor([[1.2, 1.2], [1.2, -1.2]], dtype=torch.float64))[:, 0]
+    assert float(together) < 0.5
+    assert float(apart) > 10
+
+
+def test_a_mild_level_still_notices_what_is_like_nothing_seen(belief):
+    """The prior grows faster than linearly: 16-of-20 ignores small doubts, and asks far away nonetheless."""
+    fresh, _ = clusters(np.random.default_rng(1), 60)
+    policy = CautiousPolicy(belief, "16-of-20")
+    assert float(policy.decide(fresh).probabilities[:, -1].mean()) < 0.02
+    assert float(policy.decide(fresh + np.array([0.0, 0.0, 12.0, 0.0])).probabilities[:, -1].mean()) > 0.95
 
 
 def test_the_ordinary_policy_follows_the_networks_alone(belief):
@@ -147,6 +181,18 @@ def test_saved_and_loaded_bit_by_bit(belief, tmp_path):
     assert torch.equal(loaded.decide(rows).probabilities, policy.decide(rows).probabilities)
 
 
+def test_files_of_earlier_versions_keep_their_linear_prior(belief, tmp_path):
+    """They have no steepness: it was part of the heights, and the prior grew as d / q - 1."""
+    belief.save(tmp_path)
+    tensors = {name: tensor for name, tensor in belief.prior.tensors().items() if name != "steepness"}
+    earlier = Prior.read(0.75, tensors, (24, 4, 3), "a file")
+    rows = torch.from_numpy(np.random.default_rng(6).normal(size=(40, 4)) * 5).float()
+    unusual = belief.prior.steepness * earlier.growth(rows)
+    expected = (unusual * (1 + unusual) / 2).clamp(max=MOST_GROWTH)
+    torch.testing.assert_close(belief.prior.growth(rows), expected)
+    assert set(earlier.tensors()) == set(tensors)
+
+
 def test_a_belief_without_a_prior_over_one_with_it_leaves_nothing_of_it(belief, plain, tmp_path):
     belief.save(tmp_path)
     plain.save(tmp_path)
@@ -158,6 +204,8 @@ def test_a_belief_without_a_prior_over_one_with_it_leaves_nothing_of_it(belief, 
     ("name", "value"),
     [
         ("reach", torch.zeros(144, 3)),
+        ("steepness", torch.zeros(3)),
+        ("steepness", torch.ones(4)),
         ("heights", torch.full((24, 3), torch.nan)),
         ("centre", torch.zeros(5, dtype=torch.float64)),
         ("rows", torch.zeros(4)),
@@ -302,10 +350,10 @@ def test_many_rows_and_long_rows_are_kept_small():
     prior = Prior.fitted(rows, rewards, width=1, num_models=2, seed=0)
     assert prior.rows.shape == (1000, 512)
     fresh = torch.from_numpy(random.normal(size=(200, 700)))
-    assert (prior.beyond(fresh) > 0).double().mean() < 0.05
-    assert (prior.beyond(2 * fresh) > 0).double().mean() > 0.95
-    huge = prior.beyond(torch.full((1, 700), 1e30))
-    assert (huge == FARTHEST).all()
+    assert (prior.growth(fresh) > 0).double().mean() < 0.05
+    assert (prior.growth(2 * fresh) > 0).double().mean() > 0.95
+    huge = prior.growth(torch.full((1, 700), 1e30))
+    assert (huge == MOST_GROWTH).all()
 
 
 class Doubled(nn.Module):

@@ -125,9 +125,9 @@ def test_the_prior_of_a_table_is_that_of_python(visit, generator):
     code = """async ([rows, rewards, places]) => {
       const { Prior } = await import("./core/prior.js");
       const prior = new Prior(rows, rewards, 4, 1);
-      return places.map((place) => prior.beyond(place));
+      return places.map((place) => prior.growth(place));
     }"""
-    beyond = visit.open("about").evaluate(code, [rows.tolist(), rewards.tolist(), new.tolist()])
-    expected = Prior.fitted(rows, rewards, width=0.75, num_models=4, seed=0).beyond(new)[:, 0]
-    assert float((torch.tensor(beyond) - expected).abs().max()) < CLOSE
+    growth = visit.open("about").evaluate(code, [rows.tolist(), rewards.tolist(), new.tolist()])
+    expected = Prior.fitted(rows, rewards, width=0.75, num_models=4, seed=0).growth(new)[:, 0]
+    assert float((torch.tensor(growth) - expected).abs().max()) < CLOSE
     assert float(expected.max()) > 1

@@ -196,9 +196,9 @@ class RewardEnsemble:
         return out
 
     def _as_states(self, states: Any) -> tuple[Any, ...]:
-        """Arrays as the network takes them; with a prior, last how far each state is beyond the familiar ones, [S, A]."""
+        """Arrays as the network takes them; with a prior, last how much it has grown at each state, [S, A]."""
         arrays = self.network.as_states(self.as_trained(states))
-        return arrays if self.prior is None else (*arrays, self.prior.beyond(arrays[0]))
+        return arrays if self.prior is None else (*arrays, self.prior.growth(arrays[0]))
 
     def as_trained(self, states: Any) -> Any:
         """Columns by name, and pictures, as the array that the models were trained on; any other states as they are."""
@@ -270,7 +270,7 @@ class RewardEnsemble:
             model, row = number // row_blocks * num_models, number % row_blocks * num_rows
             models, rows = slice(model, model + num_models), slice(row, row + num_rows)
             inputs, target = list(shared) if few else inputs_of(rows), out[models, rows]
-            beyond = inputs.pop() if self.prior is not None else None
+            growth = inputs.pop() if self.prior is not None else None
             if kept is not None:
                 predicted = self.network.predict_by(kept[number // row_blocks], *inputs)  # type: ignore[attr-defined]
             else:
@@ -280,9 +280,9 @@ class RewardEnsemble:
                     parameters = filled_up(parameters, num_models)
                 predicted = predict(parameters, *inputs)
             target.copy_(predicted[: target.shape[0], : target.shape[1]])
-            if self.prior is not None and beyond is not None:
+            if self.prior is not None and growth is not None:
                 heights = self.prior.heights[indices[models].to(device)]
-                target += heights[:, None] * beyond[: target.shape[1]]  # two operations: one fused rounds by place
+                target += heights[:, None] * growth[: target.shape[1]]  # two operations: one fused rounds by place
             tracker.report(number)
 
         size = self.network.blocks_per_task

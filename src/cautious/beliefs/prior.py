@@ -4,17 +4,23 @@ Networks trained on the same rows agree there, and often agree far away from the
 they know less there. The prior says it. It is nothing near familiar rows, so that what was learned stays as it is, and grows
 with the distance from them, for each model and action with a random height and sign of its own:
 
-    p_i(x, a) = h_ia · max(0, d_a(x) / q_a(x) - 1),    h_ia = width · w_a · f_a · c_ia,    c_ia ~ N(0, 1)
+    p_i(x, a) = h_ia · g(z_a(x)),    h_ia = width · w_a · c_ia,    c_ia ~ N(0, 1)
+    g(z) = z (1 + z) / 2,            z_a(x) = f_a · max(0, d_a(x) / q_a(x) - 1)
 
-- d_a(x): mean distance to the three nearest familiar rows in which action a was tried. Rows are whitened, so that features
-  that move together count once, by the covariance that the rewards do not explain (where rewards tell classes apart, the
-  covariance within a class): otherwise the way from one class to another would look short.
+- d_a(x): mean distance to the three nearest familiar rows in which action a was tried. Rows are compared by their conditional
+  residuals, how far each feature is from what the other features predict, in units of how far it usually is: features that
+  move together count once, and a row in which one feature contradicts the others is far, even if each by itself has a common
+  value. To these comes the Mahalanobis distance, at half weight, since residuals say little about rows in which all
+  features go far together. The covariance behind both is what neither the rewards nor the choice of action explain (where
+  they tell classes apart, the covariance within a class): otherwise the way from one class to another would look short.
 - q_a(x): the usual distance there. Three quarters of the familiar rows are nearer to the others (cross-validated); more where
   the three nearest rows are far from others themselves, since rows of a rare but known kind lie less densely.
+- f_a >= 1: steeper where familiar distances are much alike, as in many dimensions. There 1.5 times the usual distance is
+  already unusual. At z = 1 a row is farther than almost all familiar ones.
+- g: faster than linear. A k-of-N level scales all disagreement alike; if the prior grew slowly, a mild level would still doubt
+  familiar rows whose actions are nearly equal, but no longer rows that are like nothing seen.
 - w_a: deviation of the action's own rewards. An action that always paid the same, in many rows all over the familiar ones, is
   never in doubt.
-- f_a >= 1: steeper where familiar distances are much alike, as in many dimensions. There 1.5 times the usual distance is
-  already unusual.
 - c_ia: drawn from (seed, i) for each action.
 
 Models come in pairs with opposite heights: the mean of an even number of them, which the ordinary policy follows, has no
@@ -53,7 +59,7 @@ SMALLEST_REACH = 0.1
 FEW = 0.1
 """Share of familiar rows that may be far from an action's own though it was tried all over them."""
 MOST_STEEPNESS = 10.0
-"""Repeated rows have equal distances; what is hardly farther is not far."""
+"""f at most: repeated rows have equal distances, and what is hardly farther is not far."""
 FEWEST_OWN = 8
 """With this many tries or more, the rows in which an action was tried say how far apart they usually are; else all rows do."""
 FOLDS = 5
@@ -62,29 +68,36 @@ MOST_ROWS, FEWEST_ROWS = 5000, 50
 """Familiar rows to keep: at most 1,000 for each action, fewer where actions are many, so that files stay small."""
 MOST_FEATURES = 512
 """Longer rows are projected at random to this length, which keeps distances within a few percent."""
-FARTHEST = 1e4
-"""Beyond this many reaches, all rows are alike: far, and finite."""
+MOST_GROWTH = 100.0
+"""g at most. Beyond, all rows are alike: far. A game ends when its gap is small beside the range of a state's rewards, so that
+huge priors would leave the rewards themselves out of account."""
+MAHALANOBIS_WEIGHT = 0.5
+"""Of the Mahalanobis distance beside the conditional residuals."""
+MOST_LINEAR_GROWTH = 1e4
+"""Of priors in files of earlier versions, which grew linearly."""
 BLOCK = 64
 """Rows per matrix product, always exactly this many: how a library rounds may depend on the number."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """The priors of M models over A actions. G is the length of a whitened row, L how many familiar rows are kept."""
+    """The priors of M models over A actions. G is the length of a row as it is compared, L how many familiar rows are kept."""
 
     width: float
     centre: Tensor
     """Mean of the familiar rows, [F], float64."""
     whitening: Tensor
-    """[F, G], float32: (x - centre) @ whitening has uncorrelated columns of deviation about 1."""
+    """[F, G], float32: distances are between (x - centre) @ whitening; G is F, or `MOST_FEATURES` if that is less."""
     rows: Tensor
-    """Familiar rows, whitened, [L, G], float32."""
+    """Familiar rows after this, [L, G], float32."""
     tried: Tensor
     """Whether each action was tried in each of them, [L, A]."""
     reach: Tensor
     """q at each of them, [L, A], float32: from where on the prior of each action begins there."""
     heights: Tensor
     """h, [M, A], float32, in the rewards' units."""
+    steepness: Tensor | None
+    """f, [A], float32; None in files of earlier versions, whose priors grow as d / q - 1."""
 
     @classmethod
     def fitted(cls, rows: Tensor, rewards: Tensor, *, width: float, num_models: int, seed: int) -> Prior:
@@ -93,8 +106,8 @@ class Prior:
         Args:
             rows: Familiar states as the network takes them, flat, [S, F].
             rewards: What each action paid, [S, A]; NaN where it was not tried.
-            width: How many deviations of its rewards models differ by at twice the usual distance, or nearer where familiar
-                distances are much alike.
+            width: How many deviations of its rewards models differ by at z = 1: twice the usual distance, or nearer where
+                familiar distances are much alike.
             num_models: M.
             seed: Model i's heights depend on (seed, i) alone.
         """
@@ -105,11 +118,13 @@ class Prior:
         reach, steepness = _reach(familiar, rewards[kept], seed)
         beyond = steepness * (_ratio(_distances(whitened, whitened), tried, reach) - 1)
         uncovered = (beyond > 1).double().mean(dim=0)
-        heights = width * _doubt(rewards, uncovered) * steepness * _draws(seed, num_models, rewards.shape[1])
-        return cls(width, centre, whitening, whitened.float(), tried, reach.float(), heights.float())
+        heights = width * _doubt(rewards, uncovered) * _draws(seed, num_models, rewards.shape[1])
+        return cls(
+            width, centre, whitening, whitened.float(), tried, reach.float(), heights.float(), steepness.float()
+        )
 
-    def beyond(self, rows: Tensor) -> Tensor:
-        """How far rows are beyond the familiar ones, max(0, d_a(x) / q_a(x) - 1): [S, F] -> [S, A], float32.
+    def growth(self, rows: Tensor) -> Tensor:
+        """What the heights are multiplied by, g(z_a(x)): [S, F] -> [S, A], float32; 0 for familiar rows.
 
         In float64 and in blocks of one shape, so that a row's bits do not depend on the others.
         """
@@ -120,7 +135,13 @@ class Prior:
             whitened = aligned(filled_up(block.double(), BLOCK) - self.centre, 1) @ whitening
             distances = _distances(whitened, familiar)[: len(block)]
             blocks.append(_ratio(distances, self.tried, self.reach.double()) - 1)
-        return torch.cat(blocks).clamp(0, FARTHEST).float().to(rows.device)
+        beyond = torch.cat(blocks).clamp(min=0)  # [S, A]
+        if self.steepness is None:
+            grown = beyond.clamp(max=MOST_LINEAR_GROWTH)
+        else:
+            unusual = self.steepness.double() * beyond
+            grown = (unusual * (1 + unusual) / 2).clamp(max=MOST_GROWTH)
+        return grown.float().to(rows.device)
 
     def to(self, device: torch.device | None) -> Prior:
         """The same with the heights on `device`; distances are computed on the CPU."""
@@ -128,12 +149,16 @@ class Prior:
 
     def tensors(self) -> dict[str, Tensor]:
         """What a file keeps."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "width"}
+        found = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "width"}
+        return {name: tensor for name, tensor in found.items() if tensor is not None}
 
     @classmethod
     def read(cls, width: float, tensors: Mapping[str, Tensor], sizes: tuple[int, int, int], path: object) -> Prior:
         """What `tensors` returned, checked for `sizes` (M, F, A)."""
         names = {field.name for field in fields(cls) if field.name != "width"}
+        tensors = dict(tensors)
+        if names - set(tensors) == {"steepness"}:
+            names.remove("steepness")
         if set(tensors) != names:
             raise BadFileError(
                 f"{path}: expected tensors {', '.join(sorted(names))}, got {', '.join(sorted(tensors))}."
@@ -147,17 +172,20 @@ class Prior:
             "tried": (length, num_actions),
             "reach": (length, num_actions),
             "heights": (num_models, num_actions),
+            "steepness": (num_actions,),
         }
-        for name, shape in shapes.items():
+        for name in sorted(names):
+            shape = shapes[name]
             if tuple(tensors[name].shape) != shape or not length:
                 raise BadFileError(f"{path}: {name} has shape {list(tensors[name].shape)}, expected {list(shape)}.")
             if not bool(tensors[name].isfinite().all()):
                 raise BadFileError(f"{path}: {name} holds numbers that are not finite.")
         if tensors["tried"].dtype != torch.bool or not bool(tensors["tried"].any(dim=0).all()):
             raise BadFileError(f"{path}: tried must say where each action was tried, at least once each.")
-        if not bool((tensors["reach"] > 0).all()):
-            raise BadFileError(f"{path}: reach must be above zero.")
-        return cls(width, **tensors)
+        for name in names & {"reach", "steepness"}:
+            if not bool((tensors[name] > 0).all()):
+                raise BadFileError(f"{path}: {name} must be above zero.")
+        return cls(width, **{"steepness": None} | tensors)
 
 
 def checked_width(prior: float) -> float:
@@ -170,7 +198,14 @@ def checked_width(prior: float) -> float:
 
 
 def _whitening(rows: Tensor, rewards: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """Mean [F] and a matrix [F, G] after which what rewards [S, A] do not explain of rows [S, F] has covariance 1."""
+    """Mean [F] of rows [S, F], and a matrix [F, G] after which distances between rows are as this module compares them.
+
+        W W' = P diag(P)^(-1) P + ¼ P,    P = Σ^(-1),    Σ = covariance of what the rewards [S, A] do not explain
+
+    Entry f of x P, by the root of P_ff, is the residual of feature f after a linear fit on all others, by its deviation: the
+    first part is the sum of their squares, the second Mahalanobis's. Rows of more than `MOST_FEATURES` features are
+    projected first.
+    """
     centre, deviation = rows.mean(dim=0), rows.std(dim=0, correction=0)
     scale = torch.where(deviation > 1e-7 * centre.abs(), deviation, 1.0)  # what is constant has no unit of its own
     unit = (1 / scale).diag()
@@ -180,15 +215,23 @@ def _whitening(rows: Tensor, rewards: Tensor, seed: int) -> tuple[Tensor, Tensor
         unit = projection / scale[:, None]
     rest = _unexplained((rows - centre) @ unit, rewards)
     covariance = (1 - SHRINKAGE) * rest.T @ rest / len(rows) + SHRINKAGE * torch.eye(rest.shape[1]).double()
-    values, vectors = torch.linalg.eigh(covariance)
-    return centre, (unit @ (vectors / values.sqrt())).float()
+    precision = torch.linalg.inv(covariance)
+    metric = precision @ (precision / precision.diagonal()[:, None]) + MAHALANOBIS_WEIGHT**2 * precision
+    values, vectors = torch.linalg.eigh((metric + metric.T) / 2)
+    return centre, (unit @ (vectors * values.clamp(min=0).sqrt())).float()
 
 
 def _unexplained(rows: Tensor, rewards: Tensor) -> Tensor:
-    """What is left of centred rows [S, G] after a linear fit on the rewards [S, A]; an unknown one counts as the mean."""
-    centred = (rewards.double() - rewards.double().nanmean(dim=0)).nan_to_num(0.0)
-    deviation = centred.square().mean(dim=0).sqrt()
-    unit = torch.where(deviation > 0, centred / deviation, 0.0)  # [S, A]
+    """What is left of centred rows [S, G] after a linear fit on the rewards [S, A] and on which actions were tried.
+
+    An unknown reward counts as the mean. Where a good policy chose the actions, what was tried tells the classes apart even
+    if all that was tried paid the same.
+    """
+    known = (~rewards.isnan()).double()
+    paid = (rewards.double() - rewards.double().nanmean(dim=0)).nan_to_num(0.0)
+    causes = torch.cat([paid, known - known.mean(dim=0)], dim=1)  # [S, 2A]
+    deviation = causes.square().mean(dim=0).sqrt()
+    unit = torch.where(deviation > 0, causes / deviation, 0.0)
     penalty = RIDGE * len(rows) * torch.eye(unit.shape[1]).double()
     return rows - unit @ torch.linalg.solve(unit.T @ unit + penalty, unit.T @ rows)
 

@@ -1,10 +1,11 @@
 // Each model's fixed random prior for rows of two numbers, as beliefs/prior.py has it: nothing near familiar rows, and growing
 // with the distance from them,
 //
-//   p_i(x, a) = h_ia · max(0, d(x) / q(x) - 1),   h_ia = width · w_a · f · c_ia,   c_ia ~ N(0, 1)
+//   p_i(x, a) = h_ia · g(z(x)),   h_ia = width · w_a · c_ia,   c_ia ~ N(0, 1)
+//   g(z) = z (1 + z) / 2,         z(x) = f · max(0, d(x) / q(x) - 1)
 //
-// d is the mean distance to the three nearest familiar rows after whitening, q what is usual there. Every row here says what
-// every action pays, so d, q and f are the same for all actions.
+// d is the mean distance to the three nearest familiar rows, q what is usual there, f how steep. Every row here says what every
+// action pays, so d, q and f are the same for all actions.
 
 import { normal, uniformStream } from "./random.js";
 
@@ -19,7 +20,8 @@ const FEW = 0.1;
 const MOST_STEEPNESS = 10;
 const FOLDS = 5;
 const ENOUGH = 20;
-const FARTHEST = 1e4;
+const MOST_GROWTH = 100;
+const MAHALANOBIS_WEIGHT = 0.5;
 
 export class Prior {
   /**
@@ -33,6 +35,7 @@ export class Prior {
     this.rows = rows.map(this.whiten);
     const { reach, steepness } = reaches(rows, rewards);
     this.reach = reach;
+    this.steepness = steepness;
     const far = this.rows.filter((row) => steepness * (this.#ratio(row) - 1) > 1).length;
     const doubt = doubts(rewards, far / rows.length);
     const uniform = uniformStream(seed);
@@ -42,14 +45,15 @@ export class Prior {
       for (let a = 0; a < numActions; a++) {
         // models come in pairs with opposite heights, so that their mean has no prior
         const twin = m % 2 ? this.heights[(m - 1) * numActions + a] : null;
-        this.heights[m * numActions + a] = twin === null ? WIDTH * doubt[a] * steepness * normal(uniform) : -twin;
+        this.heights[m * numActions + a] = twin === null ? WIDTH * doubt[a] * normal(uniform) : -twin;
       }
     }
   }
 
-  /** How far a row is beyond the familiar ones: max(0, d / q - 1). */
-  beyond(row) {
-    return Math.min(Math.max(0, this.#ratio(this.whiten(row)) - 1), FARTHEST);
+  /** What the heights are multiplied by at a row, g(z): 0 where it is familiar. */
+  growth(row) {
+    const unusual = this.steepness * Math.max(0, this.#ratio(this.whiten(row)) - 1);
+    return Math.min((unusual * (1 + unusual)) / 2, MOST_GROWTH);
   }
 
   #ratio(whitened) {
@@ -59,7 +63,10 @@ export class Prior {
   }
 }
 
-/** A map after which what the rewards do not explain of the rows has covariance 1. */
+/**
+ * A map after which distances between rows are as the prior compares them: by the residual of each feature given the other, and
+ * at half weight by Mahalanobis's distance, for the covariance of what the rewards do not explain.
+ */
 function whitening(rows, rewards) {
   const centre = columnMeans(rows);
   const scale = deviationsOf(rows).map((deviation, f) => (deviation > 1e-7 * Math.abs(centre[f]) ? deviation : 1));
@@ -70,13 +77,19 @@ function whitening(rows, rewards) {
     for (const row of rest) sum += row[f] * row[g];
     return ((1 - SHRINKAGE) * sum) / rows.length + (f === g ? SHRINKAGE : 0);
   };
-  // Cholesky: distances do not care how the whitened rows are turned
-  const a = Math.sqrt(covariance(0, 0));
-  const b = covariance(0, 1) / a;
-  const c = Math.sqrt(covariance(1, 1) - b * b);
+  const [u, v, w] = [covariance(0, 0), covariance(0, 1), covariance(1, 1)];
+  const determinant = u * w - v * v;
+  const [p, q, r] = [w / determinant, -v / determinant, u / determinant]; // the inverse [[p, q], [q, r]]
+  // metric = P diag(P)^(-1) P + weight² P
+  const extra = MAHALANOBIS_WEIGHT ** 2;
+  const metric = [p + (q * q) / r + extra * p, 2 * q + extra * q, (q * q) / p + r + extra * r];
+  // Cholesky of the metric: distances do not care how the rows are turned
+  const a = Math.sqrt(metric[0]);
+  const b = metric[1] / a;
+  const c = Math.sqrt(metric[2] - b * b);
   return (row) => {
-    const first = (row[0] - centre[0]) / scale[0] / a;
-    return [first, ((row[1] - centre[1]) / scale[1] - b * first) / c];
+    const [first, second] = [(row[0] - centre[0]) / scale[0], (row[1] - centre[1]) / scale[1]];
+    return [a * first + b * second, c * second];
   };
 }
 

@@ -128,12 +128,12 @@ export class TableModels {
   rewards(row) {
     const { numModels, numActions } = this;
     const [x, y] = this.#unit(row);
-    const beyond = this.prior.beyond(row);
+    const growth = this.prior.growth(row);
     const rewards = new Float64Array(numActions * numModels);
     for (let m = 0; m < numModels; m++) {
       const outputs = this.networks[m].forward(x, y);
       for (let a = 0; a < numActions; a++) {
-        rewards[a * numModels + m] = outputs[a] * this.units[a] + this.means[a] + this.prior.heights[m * numActions + a] * beyond;
+        rewards[a * numModels + m] = outputs[a] * this.units[a] + this.means[a] + this.prior.heights[m * numActions + a] * growth;
       }
     }
     return rewards;
