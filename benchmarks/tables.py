@@ -18,6 +18,8 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +32,7 @@ from benchmarks.table_sets import (
     EARLIER,
     HELP_REWARD,
     KINDS,
+    LATER,
     REPORT,
     SETS,
     VALIDATION,
@@ -222,24 +225,28 @@ def _payoff(policies: Tensor, labels: np.ndarray) -> Tensor:
 # Results on disk, and tables of them.
 
 
-def run(sets: Sequence[str], seeds: int, logged: bool, out: Path) -> list[dict[str, Any]]:
+def run(sets: Sequence[str], seeds: int, logged: bool, out: Path, workers: int = 1) -> list[dict[str, Any]]:
     """Results of all problems; those that are in the file already are not computed again."""
     done = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     wanted = [(name, kind, seed) for name in sets for seed in range(seeds) for kind in KINDS]
     known = {(row["set"], row["kind"], row["seed"]) for row in done if row["logged"] == logged}
-    for number, (name, kind, seed) in enumerate(wanted):
-        if (name, kind, seed) in known:
-            continue
-        split = problem(*load(name), kind, seed)
-        rows = [] if split is None else [_as_row(*found) for found in results(split, seed, logged)]
-        with out.open("a") as file:
-            for row in rows or [{"method": None}]:
-                done.append({"set": name, "kind": kind, "seed": seed, "logged": logged, **row})
-                file.write(json.dumps(done[-1]) + "\n")
-        print(f"{number + 1}/{len(wanted)} {name}, {kind}, seed {seed}", flush=True)
+    tasks = [(*task, logged) for task in wanted if task not in known]
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool, out.open("a") as file:
+        for number, rows in enumerate(pool.map(_solved, *zip(*tasks, strict=True)) if tasks else ()):
+            done += rows
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+            file.flush()
+            print(f"{number + 1}/{len(tasks)} {rows[0]['set']}, {rows[0]['kind']}, seed {rows[0]['seed']}", flush=True)
     chosen = set(wanted)
     return [row for row in done if row["logged"] == logged and row["method"]
             and (row["set"], row["kind"], row["seed"]) in chosen]  # fmt: skip
+
+
+def _solved(name: str, kind: str, seed: int, logged: bool) -> list[dict[str, Any]]:
+    """All methods on one problem; a row without a method where a set has no such novelty."""
+    split = problem(*load(name), kind, seed)
+    rows = [] if split is None else [_as_row(*found) for found in results(split, seed, logged)]
+    return [{"set": name, "kind": kind, "seed": seed, "logged": logged, **row} for row in rows or [{"method": None}]]
 
 
 def _as_row(method: str, found: Judged, seconds: float) -> dict[str, Any]:
@@ -326,22 +333,26 @@ def main() -> None:
     """Run what is missing, print every table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--sets", nargs="+", default=["development"], help="development, validation, earlier, report, or names of sets"
+        "--sets",
+        nargs="+",
+        default=["development"],
+        help="development, validation, earlier, later, report, or names of sets",
     )
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument(
         "--logged", action="store_true", help="one random action per row was tried, nothing else is known"
     )
+    parser.add_argument("--workers", type=int, default=1, help="processes, one problem each at a time")
     parser.add_argument("--out", type=Path, default=Path("tables.jsonl"))
     asked = parser.parse_args()
-    named = {"development": DEVELOPMENT, "validation": VALIDATION, "earlier": EARLIER, "report": REPORT}
+    named = {"development": DEVELOPMENT, "validation": VALIDATION, "earlier": EARLIER, "later": LATER, "report": REPORT}
     groups = {name: list(group) for name, group in named.items()}
     sets = [name for group in asked.sets for name in groups.get(group, [group])]
     unknown = [name for name in sets if name not in SETS]
     if unknown:
         parser.error(f"no set {', '.join(unknown)}; there are {', '.join(SETS)}.")
     print(provenance_line())
-    rows = run(sets, asked.seeds, asked.logged, asked.out)
+    rows = run(sets, asked.seeds, asked.logged, asked.out, asked.workers)
     settings = [("0.05", "at most 5 % familiar help"), ("plain", "plain 1-of-20")]
     if asked.logged:
         settings.insert(1, ("0.2", "at most 20 % familiar help"))
