@@ -156,7 +156,6 @@ class Prior:
     def read(cls, width: float, tensors: Mapping[str, Tensor], sizes: tuple[int, int, int], path: object) -> Prior:
         """What `tensors` returned, checked for `sizes` (M, F, A)."""
         names = {field.name for field in fields(cls) if field.name != "width"}
-        tensors = dict(tensors)
         if names - set(tensors) == {"steepness"}:
             names.remove("steepness")
         if set(tensors) != names:
@@ -185,7 +184,8 @@ class Prior:
         for name in names & {"reach", "steepness"}:
             if not bool((tensors[name] > 0).all()):
                 raise BadFileError(f"{path}: {name} must be above zero.")
-        return cls(width, **{"steepness": None} | tensors)
+        steepness = tensors.get("steepness")
+        return cls(width, **{name: tensors[name] for name in names - {"steepness"}}, steepness=steepness)
 
 
 def checked_width(prior: float) -> float:
