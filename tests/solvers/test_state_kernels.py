@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -133,6 +134,9 @@ def check_iterations(device: str, shape: tuple[int, int, int], num_iterations: i
                 torch.testing.assert_close(found.cpu(), expected.expand_as(found), atol=1e-11, rtol=0, equal_nan=True)
 
 
+ITERATED = {"UPDATE": 0, "M": 32, "N": 32, "A": 16, "WIDTH": 32}
+"""Constants of a run that draws at most 32 models."""
+
 CHECKS = {
     "ranks": lambda: check_ranks("cpu", (1, 2, 31, 33, 70)),
     "games": lambda: check_games("cpu", ((2, 1, 2), (33, 1, 5)), num_iterations=12, tolerance=1e-3),
@@ -147,6 +151,44 @@ def test_interpreted_kernels(check):
     command = [sys.executable, "-W", "error", __file__, check]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@needs_triton
+@pytest.mark.parametrize(
+    ("kernel", "dtype", "constants", "num_warps"),
+    [
+        ("_play", "fp32", {"CHECK": 10, "M": 128, "A": 16}, 1),
+        ("_play", "fp64", {"CHECK": 10, "M": 32, "A": 4}, 1),
+        ("_iterate", "fp32", ITERATED | {"TRACKED": False, "RANKS_ALL": False, "DRAWS": True}, 1),
+        ("_iterate", "fp64", ITERATED | {"TRACKED": True, "RANKS_ALL": True, "DRAWS": False, "UPDATE": 2}, 2),
+    ],
+)
+def test_kernels_compile_for_hopper(kernel, dtype, constants, num_warps, tmp_path, monkeypatch):
+    """Without a GPU: the interpreter takes much that the compiler does not. The usual sizes stay within the registers."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from cautious.solvers.kernels import state_games, state_iterations
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    function = {"_play": state_games._play, "_iterate": state_iterations._iterate}[kernel]
+    pointers = {"rewards": f"*{dtype}", "draws": "*i32"}
+    kinds: dict[str, str] = {}
+    for name in function.arg_names:
+        is_number = (
+            name in constants or name.startswith(("num_", "first_", "window_")) or name in ("count", "k", "batch_size")
+        )
+        kinds[name] = "constexpr" if name in constants else "i32" if is_number else pointers.get(name, "*fp64")
+    places = {name: (number,) for number, name in enumerate(function.arg_names)}
+    aligned = {places[name]: [["tt.divisibility", 16]] for name, kind in kinds.items() if kind.startswith("*")}
+    source = ASTSource(function, kinds, {places[name]: value for name, value in constants.items()}, aligned)
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": num_warps})
+    assert ".target sm_90" in compiled.asm["ptx"]
+    (tmp_path / "kernel.ptx").write_text(compiled.asm["ptx"])
+    assembler = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
+    command = [assembler, "-v", "--gpu-name", "sm_90a", tmp_path / "kernel.ptx", "-o", tmp_path / "kernel.cubin"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "0 bytes spill stores, 0 bytes spill loads" in done.stdout + done.stderr
 
 
 @pytest.mark.gpu
