@@ -16,9 +16,9 @@ FEWEST_MODELS, FEWEST_ACTIONS = 32, 4
 
 
 def plays_on_gpu(device: torch.device, num_models: int, num_actions: int) -> bool:
-    """Whether kernels can play games that rank that many models: a GPU that Triton supports, and registers enough."""
+    """Whether kernels can play games that rank that many models: an NVIDIA GPU that Triton supports, and room."""
     size = padded(num_models, FEWEST_MODELS) * padded(num_actions, FEWEST_ACTIONS)
-    if device.type != "cuda" or size > MOST_REWARDS:
+    if device.type != "cuda" or torch.version.hip is not None or size > MOST_REWARDS:
         return False
     return triton_available() and torch.cuda.get_device_capability(device) >= (8, 0)
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from cautious.ops.risk import KofN
 from cautious.progress import Progress
 from cautious.solvers.kernels import FEWEST_MODELS, padded
-from cautious.solvers.kernels.state_blocks import evaluated, padded_blocks, padded_weights, warps_for
+from cautious.solvers.kernels.state_blocks import evaluated, padded_blocks, padded_weights, program_size
 from cautious.solvers.per_state import CHECK_AVERAGE, StateGames
 
 
@@ -51,7 +51,7 @@ def play_states_on_gpu(
         _play[(count, len(levels))](
             block, weights, policy, bounds, scratch, share, first, num_states, num_iterations,
             num_models, num_actions, CHECK_AVERAGE, block_models, block_actions,
-            num_warps=warps_for(block_models * block_actions),
+            **program_size(block_models * block_actions),
         )  # fmt: skip
         if progress is not None:
             torch.cuda.synchronize(device)

@@ -15,12 +15,14 @@ from cautious.ops.risk import KofN
 from cautious.solvers.adversary import WINDOWS, ModelQueue
 from cautious.solvers.cfr import CFROptions, CFRResult, History, Problem, init
 from cautious.solvers.kernels import FEWEST_MODELS, padded
-from cautious.solvers.kernels.state_blocks import evaluated, padded_blocks, padded_weights, ranked, warps_for
+from cautious.solvers.kernels.state_blocks import evaluated, padded_blocks, padded_weights, program_size, ranked
 from cautious.solvers.per_state_cfr import EXACT, REGRET, SAMPLED, SMALLEST, UPDATE_NUMBERS
 from cautious.solvers.rewards import DenseRewards
 from cautious.types import Sampling
 
 _SMALLEST = tl.constexpr(SMALLEST)
+DRAW_REGISTERS = 96
+"""Of each thread, where a program works on drawn models only (`solvers.kernels.state_blocks.FEW_REGISTERS`)."""
 SAMPLED_ROW, EXACT_ROW, REGRET_ROW = tl.constexpr(SAMPLED), tl.constexpr(EXACT), tl.constexpr(REGRET)
 
 
@@ -52,13 +54,16 @@ def minimise_regret_on_gpu(problem: Problem, options: CFROptions) -> CFRResult:
             block_models = padded(num_models, FEWEST_MODELS) if ranks_all else FEWEST_MODELS
             block_drawn = padded(num_drawn, FEWEST_MODELS)
             width = max(block_models, block_drawn)
+            size = program_size(width * block_actions)
+            if not ranks_all and size["num_warps"] == 1:
+                size["maxnreg"] = DRAW_REGISTERS
             scratch = torch.empty(count * num_runs, width, dtype=torch.float64, device=device)
             _iterate[(count * num_runs,)](
                 block, draws, weights, policy[members], policy_sum[members], best[members], best_value[members],
                 mixtures[:, members], traces[:, :, members], scratch,
                 first, count, num_states, num_models, num_actions, num_drawn, k, num_runs, num_iterations, batch_size,
                 *windows, UPDATE_NUMBERS[update], tracked, ranks_all, num_drawn > 0,
-                block_models, block_drawn, block_actions, width, num_warps=warps_for(width * block_actions),
+                block_models, block_drawn, block_actions, width, **size,
             )  # fmt: skip
         sums.append(traces[:REGRET].sum(dim=-1))
         largest.append(traces[REGRET].amax(dim=-1))
@@ -86,6 +91,12 @@ def _draws(problem: Problem, level: KofN, options: CFROptions) -> Tensor:
         queue = ModelQueue(num_runs, num_models, options.seed)
         draws = torch.stack([queue.draw(level, t) for t in range(options.num_iterations)]).int()
     return draws.to(problem.rewards.device)
+
+
+@triton.jit
+def _drawn(rewards, numbers, A: tl.constexpr):
+    """Rewards [N, A] of the models whose numbers stand at these places [N]."""
+    return tl.load(rewards + tl.load(numbers)[:, None] * A + tl.arange(0, A)[None, :])
 
 
 @triton.jit
@@ -139,6 +150,8 @@ def _iterate(
     signed, policy_sum = cumulative, cumulative
     mixture_0, mixture_1, mixture_2 = cumulative, cumulative, cumulative
     highest = tl.sum(cumulative, axis=0) - float("inf")
+    if DRAWS:
+        sampled = _drawn(rewards, draws + run * num_drawn + number, A)
     t = num_iterations * 0  # a number of the GPU's from the start, like all that changes in a loop
     while t < num_iterations:
         if RANKS_ALL:
@@ -152,9 +165,11 @@ def _iterate(
             mixture_1 += tl.where(t >= window_1, mixture, 0.0)
             mixture_2 += tl.where(t >= window_2, mixture, 0.0)
         if DRAWS:
-            drawn = tl.load(draws + (t * num_runs + run) * num_drawn + number)
-            sampled = tl.load(rewards + drawn[:, None] * A + action[None, :])  # [N, A]
-            mixture, value = _worst_of_drawn(sampled, num_drawn, policy, k, scratch, N)
+            current = sampled
+            # The next iteration's models, on their way while this one is computed; after the last iteration its own again.
+            following = tl.minimum(t + 1, num_iterations - 1)
+            sampled = _drawn(rewards, draws + (following * num_runs + run) * num_drawn + number, A)
+            mixture, value = _worst_of_drawn(current, num_drawn, policy, k, scratch, N)
         tl.store(trace + (SAMPLED_ROW * num_iterations + t) * row, value)
         policy_sum += policy
         regret = tl.where(acts, mixture - tl.sum(policy * mixture, axis=0), 0.0)
