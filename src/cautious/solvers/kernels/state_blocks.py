@@ -23,7 +23,7 @@ REWARDS_PER_WARP = 2**11
 """64 numbers per thread; more would not fit its registers beside what the game needs."""
 MOST_WARPS = 16
 FEW_REGISTERS, MORE_REGISTERS = 96, 128
-"""Of each thread. With fewer some numbers wait in memory, but a multiprocessor plays more games at a time, and one goes on while
+"""Of each thread. With fewer, some numbers wait in memory, but a multiprocessor plays more games at a time: one goes on while
 another waits. Of 80, 96, 128 and the 254 that the compiler would take, 96 was the quickest for 100 models on an H200."""
 
 WIDTH = tl.constexpr(4)
