@@ -92,7 +92,8 @@ def decisions(num_states: int) -> None:
     certified_here = ((compiled.upper - compiled.lower) / reach[:FEW].cpu() <= STATE_GAME_TOLERANCE).double().mean()
     print(
         f"Certified within the tolerance: {100 * certified:.2f} % of the GPU's {num_states:,} games, "
-        f"{100 * float(certified_here):.2f} % of the CPU's {FEW:,}. Largest gap {float(gap.max()):.1e} of the range of a state's rewards, median {float(gap.median()):.1e}. "
+        f"{100 * float(certified_here):.2f} % of the CPU's {FEW:,}. "
+        f"Largest gap {float(gap.max()):.1e} of the range of a state's rewards, median {float(gap.median()):.1e}. "
         f"Policies of GPU and CPU are {float(apart.mean()):.1e} apart on average, {float(apart.max()):.1e} at most (total "
         f"variation). The kernel's value of a policy is off by {float(wrong.abs().max()):.1e} at most (float64 sums)."
     )

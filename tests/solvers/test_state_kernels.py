@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -113,6 +114,7 @@ def check_games(device: str, shapes: tuple[tuple[int, int, int], ...], num_itera
 
 def check_iterations(device: str, shape: tuple[int, int, int], num_iterations: int) -> None:
     """The iterations of `solve_bandit` with all updates and both samplings, exact values tracked or not."""
+    from cautious.solvers.kernels import state_blocks
     from cautious.solvers.kernels.state_iterations import minimise_regret_on_gpu
 
     num_models = shape[0]
@@ -122,7 +124,11 @@ def check_iterations(device: str, shape: tuple[int, int, int], num_iterations: i
     for update in Update:
         for sampling, tracked in ((Sampling.QUEUE, False), (Sampling.QUEUE, True), (Sampling.EXACT, True)):
             options = CFROptions(num_iterations, sampling, update, 3, tracked)
-            ours = minimise_regret_on_gpu(Problem(games, as_rewards(rewards, device), SolveBatch(levels, 2)), options)
+            size = 1 if tracked else state_blocks.BLOCK_BYTES  # one state per launch, or all in one
+            with mock.patch.object(state_blocks, "BLOCK_BYTES", size):
+                ours = minimise_regret_on_gpu(
+                    Problem(games, as_rewards(rewards, device), SolveBatch(levels, 2)), options
+                )
             theirs = minimise_regret_in_states(Problem(games, as_rewards(rewards), SolveBatch(levels, 2)), options)
             pairs = [(ours.policy, theirs.policy), (ours.history.average_policy(), theirs.history.average_policy())]
             for name in ("sampled_value", "exact_value", "largest_regret", "best_policy", "best_value"):

@@ -1,8 +1,8 @@
 """What both kernels do with a state's rewards: lay them out for a program, and rank models by value.
 
-A program has one state's rewards [M, A] in registers, models and actions padded to powers of two. With actions side by side in
-memory, each thread of a warp reads four actions of a model at once and keeps those of every eighth model: sums over actions and
-sums over models then both take a few exchanges between threads.
+A program works on one state's rewards [M, A], models and actions padded to powers of two. With actions side by side in memory,
+each thread of a warp reads four actions of a model at once, and those of every eighth model: sums over actions and sums over
+models then both take a few exchanges between threads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cautious.ops.risk import KofN
 from cautious.solvers.kernels import FEWEST_ACTIONS, FEWEST_MODELS, padded
 
 BLOCK_BYTES = 2**30
-"""Padded rewards of the states that are played by one launch."""
+"""Padded rewards of the states that are played by one launch, and as much again for what else it needs."""
 REWARDS_PER_WARP = 2**11
 """64 numbers per thread; more would not fit its registers beside what the game needs."""
 MOST_WARPS = 16
@@ -30,12 +30,17 @@ WIDTH = tl.constexpr(4)
 """Models that each thread compares its own with at a time; four threads share the comparisons of a model."""
 
 
-def padded_blocks(rewards: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Rewards [M, S, A] as pieces (first state, [s, M, A padded with zeros]), in float32 or float64."""
+def padded_blocks(rewards: Tensor, other_bytes: int) -> Iterator[tuple[int, Tensor]]:
+    """Rewards [M, S, A] as pieces (first state, [s, M, A padded with zeros]), in float32 or float64.
+
+    Args:
+        rewards: On any device.
+        other_bytes: What else a launch needs per state.
+    """
     num_models, num_states, num_actions = rewards.shape
     dtype = torch.float64 if rewards.dtype == torch.float64 else torch.float32
     width = padded(num_actions, FEWEST_ACTIONS)
-    size = max(1, BLOCK_BYTES // (dtype.itemsize * num_models * width))
+    size = max(1, BLOCK_BYTES // max(other_bytes, dtype.itemsize * num_models * width))
     for first in range(0, num_states, size):
         states = rewards[:, first : first + size].permute(1, 0, 2)  # [s, M, A]
         block = torch.zeros(*states.shape[:2], width, dtype=dtype, device=rewards.device)

@@ -45,7 +45,7 @@ def play_states_on_gpu(
     share = torch.tensor([tolerance], dtype=torch.float64, device=device)
     policy = torch.empty(len(levels), num_states, num_actions, dtype=torch.float64, device=device)
     bounds = torch.empty(2, len(levels), num_states, dtype=torch.float64, device=device)
-    for first, block in padded_blocks(rewards):
+    for first, block in padded_blocks(rewards, other_bytes=8 * len(levels) * block_models):
         count, _, block_actions = block.shape
         scratch = torch.empty(count, len(levels), block_models, dtype=torch.float64, device=device)
         _play[(count, len(levels))](

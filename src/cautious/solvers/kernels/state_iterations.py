@@ -21,8 +21,6 @@ from cautious.solvers.rewards import DenseRewards
 from cautious.types import Sampling
 
 _SMALLEST = tl.constexpr(SMALLEST)
-DRAW_REGISTERS = 96
-"""Of each thread, where a program works on drawn models only (`solvers.kernels.state_blocks.FEW_REGISTERS`)."""
 SAMPLED_ROW, EXACT_ROW, REGRET_ROW = tl.constexpr(SAMPLED), tl.constexpr(EXACT), tl.constexpr(REGRET)
 
 
@@ -43,27 +41,25 @@ def minimise_regret_on_gpu(problem: Problem, options: CFROptions) -> CFRResult:
         (members, level.k, _draws(problem, level, options), padded_weights(level, num_models).to(device))
         for level, members in problem.batch.groups()
     ]
+    most_ranked = max(num_models if tracked else draws.shape[2] or num_models for _, _, draws, _ in groups)
+    entries = 3 * num_iterations * batch_size + num_runs * padded(most_ranked, FEWEST_MODELS)  # of traces and scratch
     sums, largest = [], []  # of the traces over the states of each block
-    for first, block in padded_blocks(rewards.tensor):
+    for first, block in padded_blocks(rewards.tensor, other_bytes=8 * entries):
         count, _, block_actions = block.shape
         traces = torch.zeros(3, num_iterations, batch_size, count, dtype=torch.float64, device=device)
         for members, k, draws, weights in groups:
-            # A draw of all models is exact. Only a program that ranks them all keeps them all.
             num_drawn = draws.shape[2]
-            ranks_all = tracked or num_drawn == 0
+            ranks_all = tracked or num_drawn == 0  # a draw of all models is exact
             block_models = padded(num_models, FEWEST_MODELS) if ranks_all else FEWEST_MODELS
             block_drawn = padded(num_drawn, FEWEST_MODELS)
             width = max(block_models, block_drawn)
-            size = program_size(width * block_actions)
-            if not ranks_all and size["num_warps"] == 1:
-                size["maxnreg"] = DRAW_REGISTERS
             scratch = torch.empty(count * num_runs, width, dtype=torch.float64, device=device)
             _iterate[(count * num_runs,)](
                 block, draws, weights, policy[members], policy_sum[members], best[members], best_value[members],
                 mixtures[:, members], traces[:, :, members], scratch,
                 first, count, num_states, num_models, num_actions, num_drawn, k, num_runs, num_iterations, batch_size,
                 *windows, UPDATE_NUMBERS[update], tracked, ranks_all, num_drawn > 0,
-                block_models, block_drawn, block_actions, width, **size,
+                block_models, block_drawn, block_actions, width, **program_size(width * block_actions),
             )  # fmt: skip
         sums.append(traces[:REGRET].sum(dim=-1))
         largest.append(traces[REGRET].amax(dim=-1))
@@ -131,10 +127,8 @@ def _iterate(
     from the first of the runs on.
     """
     program = tl.program_id(0)
-    run, state = (
-        program % num_runs,
-        (program // num_runs).to(tl.int64),
-    )  # a state's runs side by side: they share its rewards
+    run = program % num_runs  # a state's runs side by side: they share its rewards
+    state = (program // num_runs).to(tl.int64)
     action = tl.arange(0, A)
     acts = action < num_actions
     rewards += state * (num_models * A)
