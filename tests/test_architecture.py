@@ -31,7 +31,7 @@ HOMES = {
     "pooch": "worlds.data",
     "safetensors": "io.arrays",
     "ray": "experiments.executors",
-    "triton": "beliefs.kernels",
+    "triton": ("beliefs.kernels", "solvers.kernels"),
     "numba": "solvers.per_state",
     "pyarrow": "beliefs.datasets.frames",
     "pandas": ("policy.decision", "experiments.run_frames"),

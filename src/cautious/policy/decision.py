@@ -188,12 +188,14 @@ def has_disagreement(rewards: Any, ordinary: Tensor) -> Tensor:
     In the others every model's return, and so every k-of-N value, is highest under the ordinary policy: no game is needed.
     """
     # All models in blocks; a model prefers another action where one that the ordinary policy takes is not its best.
-    prefers_another = torch.zeros(len(ordinary), dtype=torch.bool)
     is_small = isinstance(rewards, Tensor) and 8 * rewards.numel() <= BLOCK_BYTES
-    for _, block in [(None, rewards)] if is_small else model_blocks(as_rewards(rewards)):
-        taken_and_worse = (block < block.amax(dim=-1, keepdim=True)) & (ordinary > 0).to(block.device)
-        prefers_another |= taken_and_worse.any(dim=0).any(dim=-1).cpu()
-    return prefers_another
+    source = rewards if is_small else as_rewards(rewards)
+    taken = (ordinary > 0).to(source.device)
+    prefers_another = torch.zeros(len(ordinary), dtype=torch.bool, device=source.device)
+    for _, block in [(None, rewards)] if is_small else model_blocks(source):
+        taken_and_worse = (block < block.amax(dim=-1, keepdim=True)) & taken
+        prefers_another |= taken_and_worse.any(dim=0).any(dim=-1)
+    return prefers_another.cpu()
 
 
 def total_variation(policy: Tensor, ordinary: Tensor) -> Tensor:

@@ -5,7 +5,8 @@ What `decide` does in each state, where actions do not move the world:
 1. ask the belief what each of M models says each action pays (`Belief.rewards`);
 2. take the ordinary policy, the best action under the mean of the models, and stop here if no model prefers another action
    (`policy.decision`);
-3. elsewhere play the k-of-N game of that state until its policy is certified (`solvers.per_state`);
+3. elsewhere play the k-of-N game of that state until its policy is certified (`solvers.per_state`, on a GPU
+   `solvers.kernels.state_games`);
 4. return the policy with its distance from the ordinary one (caution) and how far the models differ (disagreement).
 
 In an MDP states belong together: the whole policy is solved once (`solve_mdp`), and `decide` looks it up.
@@ -53,6 +54,7 @@ from cautious.policy.decision import (
 from cautious.policy.files import load_policy, save_policy
 from cautious.progress import Progress
 from cautious.seeding import make_rng
+from cautious.solvers.kernels import plays_on_gpu
 from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE, USER, solve_bandit, solve_mdp
 from cautious.types import Sampling
 from cautious.validation import (
@@ -270,13 +272,19 @@ class CautiousPolicy:
 
     def _solve_games(self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
         """The best policies of the games of some states [M, b, A]: [L, b, A], and their gaps [L, b]."""
-        # The compiled games have exact weights and run on the CPU; queues and GPUs take the general solver.
-        if self._sampling is Sampling.EXACT and rewards.device.type == "cpu":
-            from cautious.solvers.per_state import play_states  # loads the compiler: only where a game is played
+        # Games have exact weights; queues take the general solver.
+        if self._sampling is Sampling.EXACT:
+            if plays_on_gpu(rewards.device, len(rewards), rewards.shape[2]):
+                from cautious.solvers.kernels.state_games import play_states_on_gpu as play  # needs Triton
+            else:
+                from cautious.solvers.per_state import (
+                    play_states as play,
+                )  # loads the compiler: only where a game is played
 
+                rewards = rewards.cpu()
             most = self._num_iterations or STATE_GAME_ITERATIONS
-            games = play_states(rewards, levels, num_iterations=most, tolerance=self._tolerance, progress=progress)
-            return games.policy, games.upper - games.lower
+            games = play(rewards, levels, num_iterations=most, tolerance=self._tolerance, progress=progress)
+            return games.policy.cpu(), (games.upper - games.lower).cpu()
         solution = solve_bandit(
             rewards,
             list(levels),

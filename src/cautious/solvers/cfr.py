@@ -40,6 +40,7 @@ from cautious.ops.bellman import PolicyEvaluation, Transitions
 from cautious.ops.regret import UPDATES, instantaneous_regret, regret_matching, uniform_policy
 from cautious.progress import Progress
 from cautious.solvers.adversary import Adversary, JointAdversary, PerStateAdversary, SolveBatch
+from cautious.solvers.kernels import plays_on_gpu
 from cautious.solvers.optimal import optimal_return_bound
 from cautious.solvers.rewards import Rewards
 from cautious.types import Sampling, Update
@@ -288,12 +289,21 @@ class CFROptions(NamedTuple):
 def minimise_regret(problem: Problem, options: CFROptions) -> CFRResult:
     """T iterations of k-of-N CFR for a batch of levels and runs.
 
-    Single states of an array on the CPU are played by compiled code, all else by `minimise_regret_of_all`.
+    Single states of an array are played by compiled code on the CPU and by a kernel on a GPU, all else by
+    `minimise_regret_of_all`.
     """
-    if problem.game.per_state and problem.rewards.device.type == "cpu" and not problem.rewards.streamed:
-        from cautious.solvers.per_state_cfr import minimise_regret_in_states  # loads the compiler
+    if problem.game.per_state and not problem.rewards.streamed:
+        if problem.rewards.device.type == "cpu":
+            from cautious.solvers.per_state_cfr import minimise_regret_in_states  # loads the compiler
 
-        return minimise_regret_in_states(problem, options)
+            return minimise_regret_in_states(problem, options)
+        # A program works on all models of a state if it ranks them all, otherwise on those of a draw.
+        ranks_all = options.track_exact or options.sampling is Sampling.EXACT
+        most = problem.rewards.num_models if ranks_all else max(level.n for level in problem.batch.levels)
+        if plays_on_gpu(problem.rewards.device, most, problem.rewards.num_actions):
+            from cautious.solvers.kernels.state_iterations import minimise_regret_on_gpu  # needs Triton
+
+            return minimise_regret_on_gpu(problem, options)
     return minimise_regret_of_all(problem, options)
 
 
