@@ -887,7 +887,7 @@ COMMANDS = [
         "solve",
         "--rewards rewards.npy --fallback 1 --threshold 1 --at-most 0.1",
         2,
-        "threshold and at_most exclude each other",
+        "--threshold and --at-most exclude each other",
     ),
     Command("solve", "--rewards rewards.npy --engine ray", 2, "leave it and --address out"),
     Command("solve", "", 2, "either --rewards FILE, or --belief FOLDER and --states FILE together"),
