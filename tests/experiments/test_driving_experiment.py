@@ -140,7 +140,7 @@ def test_the_ledger_judges_by_the_numbers(finished, tmp_path):
     verdicts = {verdict.claim: verdict for verdict in driving_ledger(store)}
     claims = ("DR1", "DR2", "DR3", "DR4", "DR4, each network")
     assert [verdicts[claim].word for claim in claims] == ["reproduced"] * 5
-    assert verdicts["CV1"].word == "not run"  # eight iterations
+    assert verdicts["CV1"].word == "not judged"  # eight iterations
     assert verdicts["TH1"].reproduced
     assert verdicts["TH2"].reproduced
     standing = ([[0.0, 0.0]] * 3, [0.0, 0.0])

@@ -72,6 +72,7 @@ def test_a_claim_with_some_rows_missed_is_reproduced_in_part():
     assert word(shown, missed) == "in part"
     assert word(missed, unknown) == "not reproduced"
     assert word(unknown) == word() == "not run"
+    assert word(ClaimResult("X1", "", None, "", "not judged"), unknown) == "not judged"
 
 
 def test_observations_are_counted_nowhere(runs):
@@ -79,7 +80,7 @@ def test_observations_are_counted_nowhere(runs):
         *("AH8, letters, the paper's numbers", "NO2, optim", "NO3, optim")
     }
     rows = [verdict for result in claim_results(runs) for _, verdict in result.rows]
-    assert not any(verdict.observation for verdict in rows)
+    assert "observation" not in {verdict.word for verdict in rows}
 
 
 def test_headlines_are_read_from_the_runs(runs):
