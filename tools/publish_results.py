@@ -66,8 +66,8 @@ The paper's experiments at the paper's sizes: which of its claims are reproduced
 [Every table and figure](results-tables.md); [runs at scale `small`](results-small.md), minutes on two cores.
 
 Differences are ours minus the paper's, in points. A claim is *reproduced* if every row of the ledgers that judges it is
-reproduced, *in part* if some are. "Not run": the run lacks what the claim is about. "Not judged": it was run, but at other sizes
-or levels than the rule is about.
+reproduced, *in part* if some are. "Not run": the run lacks what the claim is about. "Not judged": it was run, but at other
+sizes or levels than the rule is about.
 """
 TABLES_HEAD = """# Results: tables and figures
 

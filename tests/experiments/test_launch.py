@@ -92,5 +92,10 @@ def test_the_one_ledger_counts_runs(tmp_path):
     assert written["claims"][1]["runs"]["1"] == {"verdict": "not reproduced", "numbers": "False"}
     table = repeats_table(tallies)
     assert table.row_count == 4
-    assert [str(cell) for cell in table.columns[2].cells] == ["2 of 2", "1 of 2", "not run", "0 of 1 (1 without a verdict)"]
+    assert [str(cell) for cell in table.columns[2].cells] == [
+        "2 of 2",
+        "1 of 2",
+        "not run",
+        "0 of 1 (1 without a verdict)",
+    ]
     assert [str(cell) for cell in table.columns[3].cells] == ["", "1", "", "0"]

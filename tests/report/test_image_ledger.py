@@ -1,4 +1,5 @@
-"""Every claim about images: reproduced, not reproduced when its rule is broken, not run when a stage is missing, not judged at other sizes."""
+"""Every claim about images: reproduced, not reproduced when its rule is broken, not run when a stage is missing,
+not judged at other sizes."""
 
 from __future__ import annotations
 

@@ -125,7 +125,9 @@ def counted(results: Sequence[ClaimSummary]) -> str:
     """How many claims are reproduced, in a sentence."""
     words = [result.word for result in results]
     parts = [f"{words.count('reproduced')} of {len(words)} claims are reproduced"]
-    parts += [f"{words.count(word)} {word}" for word in ("in part", "not reproduced", NOT_JUDGED, NOT_RUN) if word in words]
+    parts += [
+        f"{words.count(word)} {word}" for word in ("in part", "not reproduced", NOT_JUDGED, NOT_RUN) if word in words
+    ]
     return ", ".join(parts)
 
 

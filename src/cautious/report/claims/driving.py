@@ -52,7 +52,9 @@ def _falls(claim: str, says: str, numbers: dict[str, Any], name: str) -> ClaimRe
     ks = [KofN.parse(level).k for level in numbers["levels"]]
     means = values.mean(dim=1)
     if len(ks) < 2:
-        return ClaimResult(claim, says, None, f"a single level, {numbers['levels'][0]}: {float(means[0]):.3f}", NOT_JUDGED)
+        return ClaimResult(
+            claim, says, None, f"a single level, {numbers['levels'][0]}: {float(means[0]):.3f}", NOT_JUDGED
+        )
     same = bool((means == means[0]).all())  # then there is no order to correlate with
     correlation = 0.0 if same else float(scipy.stats.spearmanr(ks, means.numpy()).statistic)
     cautious, ordinary = values[ks.index(min(ks))], values[ks.index(max(ks))]

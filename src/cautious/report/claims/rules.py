@@ -32,8 +32,8 @@ PRINTED = 0.01
 """The last decimal that the paper prints, in points: percentages that differ by less are equal at its precision."""
 Rule = Callable[[ImageRun, str], RuleResult]
 NOT_RUN, NOT_JUDGED, OBSERVATION = "not run", "not judged", "observation"
-"""Why a row of the ledger has no verdict: the run lacks what it is about; it was run, but at other sizes or levels than the rule
-is about; or the paper does not claim it, and the numbers are of interest beside a claim."""
+"""Why a row of the ledger has no verdict: the run lacks what it is about; it was run, but at other sizes or levels than the
+rule is about; or the paper does not claim it, and the numbers are of interest beside a claim."""
 RESUMED = "training was interrupted and resumed, so it was not timed as a whole"
 LAST = 20
 """The mean over the last iterations is compared with that over as many before them (claim CV1)."""
