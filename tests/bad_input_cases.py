@@ -819,8 +819,13 @@ COMMANDS = [
         "train", "experience.npz wider.npz", 2, "wider.npz: inputs [20, 4] and rewards [20, 2] do not continue those"
     ),
     Command("train", "experience.npz --out flat.npy", 2, "flat.npy is a file; choose a folder, or a new name"),
-    Command("train", "experience.npz --out text", 2, "already holds a belief; choose another folder, or delete it"),
-    Command("train", "experience.npz --num-models 0", 2, "num_models=0 is too small"),
+    Command(
+        "train",
+        "experience.npz --out text",
+        2,
+        "already holds a belief; choose another folder, or replace it with --overwrite",
+    ),
+    Command("train", "experience.npz --num-models 0", 2, "--num-models 0 is too small"),
     Command("train", "experience.npz --learning-rate -1", 2, "must be a positive number"),
     Command("train", "experience.npz --validation-fraction 1", 2, "must be in [0, 1)"),
     Command("train", "experience.npz --network deep", 2, "invalid choice 'deep'"),
@@ -946,7 +951,7 @@ COMMANDS = [
     Command("reproduce", "ask-for-help --scale smoke --setting whole", 2, "invalid choice 'whole'"),
     Command("reproduce", "ask-for-help --scale smoke --setting draws", 2, "'draws' is not a setting of ask-for-help"),
     Command("reproduce", "driving --scale smoke --setting as-printed", 2, "driving has a single setting"),
-    Command("reproduce", "driving --scale smoke --repeats 0", 2, "repeats=0 is too small; it must be at least 1"),
+    Command("reproduce", "driving --scale smoke --repeats 0", 2, "--repeats 0 is too small; it must be at least 1"),
     Command("reproduce", "driving --scale smoke --engine dask", 2, "invalid choice 'dask'"),
     Command("reproduce", "driving --scale smoke --address 127.0.0.1:6379", 2, "it goes with --engine ray"),
     Command(
@@ -963,7 +968,7 @@ COMMANDS = [
     Command("report", "empty", 2, "empty/manifest.json: there is no such file"),
     Command("report", "text", 2, "text/manifest.json: not a complete JSON file"),
     Command("watch", "chess", 2, "invalid choice 'chess'"),
-    Command("watch", "driving --steps 0", 2, "steps=0 is too small"),
+    Command("watch", "driving --steps 0", 2, "--steps 0 is too small"),
     Command("watch", "driving --fps 0", 2, "must be positive"),
     Command("watch", "driving --gif drive.mp4", 2, "must be a file name that ends in .gif"),
     Command("watch", "driving --gif flat.npy/drive.gif", 2, "flat.npy is a file; choose a folder, or a new name"),

@@ -85,6 +85,31 @@ def test_an_interrupted_training_resumes(experience, monkeypatch, capsys):
     assert "already holds a belief" in capsys.readouterr().err
 
 
+def test_a_belief_is_replaced_only_when_the_new_one_is_complete(experience, monkeypatch, capsys):
+    @contextmanager
+    def stopped(title: str):
+        def tell(done: int, total: int) -> None:
+            if done >= total // 2:
+                raise KeyboardInterrupt
+
+        yield tell
+
+    main(["train", "experience.npz", "--out", "mine", *OPTIONS])
+    before, files = RewardEnsemble.load("mine").parameters, {path.name for path in Path("mine").iterdir()}
+    again = ["train", "experience.npz", "--out", "mine", *OPTIONS, "--seed", "1"]
+    with pytest.raises(SystemExit):
+        main(again)
+    assert "error: --out 'mine' already holds a belief" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr(console, "progress_bar", stopped)
+        with pytest.raises(SystemExit):
+            main([*again, "--overwrite"])
+    assert torch.equal(RewardEnsemble.load("mine").parameters, before)
+    main([*again, "--overwrite"])
+    assert torch.equal(RewardEnsemble.load("mine").parameters, fit_ensemble(*experience, **SAME, seed=1).parameters)
+    assert {path.name for path in Path("mine").iterdir()} & files == {"ensemble.json"}
+
+
 def test_images_and_what_was_not_tried(experience):
     rng = np.random.default_rng(1)
     rewards = rng.random((12, 4))

@@ -164,17 +164,34 @@ def _signals_stop() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def run_verb(run: Callable[[], None]) -> None:
-    """Run a verb; invalid input ends in one plain line and exit status 2."""
+def as_typed(message: str, options: Collection[str]) -> str:
+    """An error that begins with the value of a Python argument, as the user typed it: with the option's name.
+
+    >>> as_typed("num_models=0 is too small.", ["num_models"]), as_typed("n=0 is too small.", ["num_models"])
+    ('--num-models 0 is too small.', 'n=0 is too small.')
+
+    Args:
+        message: The error.
+        options: Names of the verb's options, as Python has them.
+    """
+    name, equals, rest = message.partition("=")
+    option = name if name in options else OTHER_NAMES.get(name, "")
+    return f"--{option.replace('_', '-')} {rest}" if equals and option in options else message
+
+
+OTHER_NAMES = {"num_iterations": "iterations", "action": "fallback"}
+"""Arguments that have another name on the command line."""
+
+
+def run_verb(run: Callable[[], None], options: Collection[str] = ()) -> None:
+    """Run a verb with these options; invalid input ends in one plain line and exit status 2."""
     try:
         with _signals_stop():
             run()
-    except CautiousError as error:
-        error_console.print(f"[bold red]error:[/] {escape(str(error))}", emoji=False, soft_wrap=True)
-        sys.exit(2)
-    except OSError as error:
-        error_console.print(f"[bold red]error:[/] {escape(str(error))}", emoji=False, soft_wrap=True)
-        sys.exit(1)
+    except (CautiousError, OSError) as error:
+        line = escape(as_typed(str(error), options))
+        error_console.print(f"[bold red]error:[/] {line}", emoji=False, soft_wrap=True)
+        sys.exit(2 if isinstance(error, CautiousError) else 1)
     except KeyboardInterrupt as stopped:
         error_console.print(
             "interrupted. Finished work of 'train' and 'reproduce' is kept: the same command resumes it."

@@ -61,6 +61,8 @@ class Train:
     further column that says that it was empty; new rows may then be empty there, too."""
     out: Path = Path("belief")
     """Folder of the belief; it also holds unfinished training."""
+    overwrite: bool = False
+    """Replace a belief that is in that folder. It stays as it is until the new one is complete."""
     num_models: int = 100
     """M; at least the n of the levels you plan to use."""
     num_epochs: int = 100
@@ -115,8 +117,10 @@ class Train:
         from cautious.validation import as_folder
 
         folder = as_folder(self.out, "out")
-        if (folder / DESCRIPTION).exists():
-            raise InvalidInputError(f"out={str(folder)!r} already holds a belief; choose another folder, or delete it.")
+        if (folder / DESCRIPTION).exists() and not self.overwrite:
+            raise InvalidInputError(
+                f"out={str(folder)!r} already holds a belief; choose another folder, or replace it with --overwrite."
+            )
         columns, *dataset = self._dataset()
         outcome = {"action": self.action, "reward": self.reward, "rewards": list(self.rewards)}
         with warnings.catch_warnings(), open_executor(self.engine, self.address) as executor:
@@ -143,7 +147,7 @@ class Train:
             )
         if columns is not None:
             belief.settings |= {KEPT_AS: columns.described(), OUTCOME_KEPT_AS: outcome}
-        belief.save(folder)
+        belief.save(folder)  # an earlier belief counts until the last file of this one is written
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         return belief
 
@@ -165,7 +169,8 @@ class Train:
             return learned.schema, learned.states, rewards
         if self.action is not None or self.reward is not None or self.rewards or self.ignore:
             raise InvalidInputError(
-                "action, reward, rewards and ignore are columns of a table (.csv, .parquet); arrays have none. Leave them out."
+                "--action, --reward, --rewards and --ignore are columns of a table (.csv, .parquet); arrays have none. Leave "
+                "them out."
             )
         return None, *load_dataset(self.data)
 

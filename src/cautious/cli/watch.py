@@ -65,7 +65,7 @@ class Watch:
                 raise InvalidInputError(
                     f"gif={self.gif} must be a file name that ends in .gif, the only format that is written."
                 )
-            check_folder(self.gif.parent, "gif's folder")
+            check_folder(self.gif.parent, "folder of --gif")
         levels = [KofN.parse(self.level), KofN.parse(self.against)]
         with progress_bars() as progress:
             ensemble = trained_belief(self.belief)
