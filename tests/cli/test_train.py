@@ -12,7 +12,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from cautious import CautiousPolicy, RewardEnsemble, __version__, fit_ensemble
-from cautious.cli import console
 from cautious.cli.main import main
 
 OPTIONS = ["--num-models", "6", "--num-epochs", "30", "--batch-size", "16", "--learning-rate", "0.01"]
@@ -63,7 +62,7 @@ def test_an_interrupted_training_resumes(experience, monkeypatch, capsys):
         yield tell
 
     with monkeypatch.context() as patch:
-        patch.setattr(console, "progress_bar", stopped)
+        patch.setattr("cautious.cli.train.progress_bar", stopped)
         with pytest.raises(SystemExit) as stop:
             main(["train", "experience.npz", "--out", "mine", *OPTIONS])
     assert stop.value.code == 130
@@ -75,7 +74,7 @@ def test_an_interrupted_training_resumes(experience, monkeypatch, capsys):
         yield lambda done, total: told.append(done)
 
     with monkeypatch.context() as patch:
-        patch.setattr(console, "progress_bar", heard)
+        patch.setattr("cautious.cli.train.progress_bar", heard)
         main(["train", "experience.npz", "--out", "mine", *OPTIONS])
     assert told[0] >= 15  # not from the start
     assert torch.equal(RewardEnsemble.load("mine").parameters, fit_ensemble(*experience, **SAME).parameters)
@@ -101,7 +100,7 @@ def test_a_belief_is_replaced_only_when_the_new_one_is_complete(experience, monk
         main(again)
     assert "error: --out 'mine' already holds a belief" in capsys.readouterr().err
     with monkeypatch.context() as patch:
-        patch.setattr(console, "progress_bar", stopped)
+        patch.setattr("cautious.cli.train.progress_bar", stopped)
         with pytest.raises(SystemExit):
             main([*again, "--overwrite"])
     assert torch.equal(RewardEnsemble.load("mine").parameters, before)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from rich.table import Table
+
+from cautious.cli.console import make_table
 from cautious.cli.solution_files import UNDECIDED
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from torch import Tensor
 
     from cautious.solvers.certificate import Certificate
@@ -18,8 +20,6 @@ def actions_table(
     rules: Sequence[str], actions: Tensor, ordinary: Tensor, num_actions: int, names: Sequence[str] | None
 ) -> Table:
     """In how many states each action is taken ordinarily [S] and by each of L rules, actions [L, S]; -1 is undecided."""
-    from cautious.cli.console import make_table
-
     counts = [(each + 1).bincount(minlength=num_actions + 1).tolist() for each in (ordinary, *actions)]
     labels = [UNDECIDED, *([str(number) for number in range(num_actions)] if names is None else names)]
     rows = [
@@ -33,8 +33,6 @@ def actions_table(
 
 def certificate_table(levels: Sequence[str], certificates: Mapping[str, Certificate]) -> Table:
     """One row per level and policy: its exact value, the bound for every policy, the gap (means, if there is one per state)."""
-    from cautious.cli.console import make_table
-
     rows = []
     for number, level in enumerate(levels):
         for name, certificate in certificates.items():
@@ -47,8 +45,6 @@ def certificate_table(levels: Sequence[str], certificates: Mapping[str, Certific
 
 def caution_table(levels: Sequence[str], caution: Tensor) -> Table:
     """How much each level departs from the ordinary policy: caution [S], or [L, S]."""
-    from cautious.cli.console import make_table
-
     rows = []
     for level, values in zip(levels, caution.reshape(len(levels), -1), strict=True):
         high = int((values > 0.5).sum())
@@ -65,8 +61,6 @@ def caution_table(levels: Sequence[str], caution: Tensor) -> Table:
 
 def disagreement_table(disagreement: Tensor, has_unit: bool) -> Table:
     """How much the models differ, [S]; in units of familiar states if the belief has that unit."""
-    from cautious.cli.console import make_table
-
     row = [f"{len(disagreement):,}", f"{float(disagreement.median()):.3g}", f"{float(disagreement.max()):.3g}"]
     headings = ["states", "median", "maximum"]
     if has_unit:

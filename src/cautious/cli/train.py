@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
+from rich.table import Table
+
+from cautious.cli.console import console, make_table, plural, progress_bar, say, warn
+from cautious.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from torch import Tensor
 
     from cautious.beliefs.datasets.schema import TableSchema
@@ -90,8 +93,6 @@ class Train:
 
     def run(self) -> None:
         """Read, train, save, print the diagnosis."""
-        from cautious.cli.console import console, plural, progress_bar, say
-
         with progress_bar("training") as progress:
             belief = self._train(progress)
         models, actions = plural(belief.num_models, "model"), plural(belief.num_actions, "action")
@@ -111,8 +112,6 @@ class Train:
         from cautious.beliefs.ensemble import DESCRIPTION
         from cautious.beliefs.fit import fit_ensemble
         from cautious.beliefs.training.estimate import LongTrainingWarning
-        from cautious.cli.console import say
-        from cautious.errors import InvalidInputError
         from cautious.experiments.executors.executor import open_executor
         from cautious.validation import as_folder
 
@@ -157,8 +156,6 @@ class Train:
         from cautious.beliefs.datasets.files import are_tables, read_tables
         from cautious.beliefs.datasets.learn_table import Missing, learn_log
         from cautious.beliefs.datasets.schema import OutcomeColumns
-        from cautious.cli.console import console, warn
-        from cautious.errors import InvalidInputError
 
         if self.data and are_tables(self.data):
             outcome = OutcomeColumns(self.action, self.reward, self.rewards)
@@ -177,8 +174,6 @@ class Train:
 
 def columns_table(columns: TableSchema, rewards: Tensor) -> Table:
     """How each column of a table was read, and how often each action was tried: rewards [S, A]."""
-    from cautious.cli.console import make_table, plural
-
     rows = []
     for feature in columns.features:
         if feature.texts is None:
@@ -196,8 +191,6 @@ def columns_table(columns: TableSchema, rewards: Tensor) -> Table:
 
 def diagnosis_table(diagnosis: Diagnosis) -> Table:
     """Errors and disagreement of a belief on held-out familiar states and on synthetic novel ones."""
-    from cautious.cli.console import make_table, plural
-
     rows = {
         "error of each action's mean reward": diagnosis.reward_deviation,
         "error of the models' mean": diagnosis.error,
