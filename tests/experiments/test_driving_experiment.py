@@ -225,8 +225,8 @@ class TestCommandLine:
             (["watch", "driving", "--steps", "0"], "must be at least 1"),
             (["watch", "driving", "--gif", "drive.png"], "ends in .gif"),
             (["report", str(tmp_path)], "manifest.json"),
-            (["reproduce", "driving", "--scale", "smoke", "--seed", "-1", "--out", str(tmp_path / "x")], "seed=-1"),
-            (["reproduce", "driving", "--device", "abacus", "--out", str(tmp_path / "x")], "device='abacus'"),
+            (["reproduce", "driving", "--scale", "smoke", "--seed", "-1", "--out", str(tmp_path / "x")], "--seed -1"),
+            (["reproduce", "driving", "--device", "abacus", "--out", str(tmp_path / "x")], "--device 'abacus'"),
         ):
             with pytest.raises(SystemExit) as stop:
                 main(arguments)

@@ -182,12 +182,12 @@ def within(tables: Sequence[str], quantities: Sequence[str], points: float) -> R
     return judge
 
 
-def differences(run: ImageRun, name: str) -> dict[tuple[str, ...], tuple[float, float]]:
-    """Ours minus the paper's in both readings, by cell: (table, group, quantity, column)."""
+def differences(run: ImageRun, name: str, without: str = "") -> dict[tuple[str, ...], tuple[float, float]]:
+    """Ours minus the paper's in both readings, by cell: (table, group, quantity, column), without one of the groups."""
     paper = paper_table(name)
     apart: dict[tuple[str, ...], tuple[float, float]] = {}
     for group, table_row in TABLE_ROWS[run.task.name][name].items():
-        for quantity, row in paper.cells[group].items():
+        for quantity, row in paper.cells[group].items() if group != without else ():
             ours = our_cells(run, table_row, quantity)
             if not ours:
                 raise NotRunError(f"stage {run.stage(table_row.variant, 'digits', table_row.bit)} is missing")

@@ -287,11 +287,7 @@ def units_table(tenths: ImageRun | None, printed: ImageRun | None, *, task: str 
                 for words, run in (("tenths", tenths), ("as printed", printed)):
                     cells: Cells = {} if run is None else our_cells(run, table_row, quantity)
                     rows.append((*where, words, *_means(cells, levels)))
-                cell = {level: paper.cell(group, quantity, level) for level in levels}
-                printed_cells = (
-                    ABSENT if one is None else f"{one.mean:.2f} ± {one.spread:.2f}" for one in cell.values()
-                )
-                rows.append((*where, "the paper", *printed_cells))
+                rows.append((*where, "the paper", *(_printed(paper.cell(group, quantity, level)) for level in levels)))
     note = "Percent of the 10,000 test digits by mean probability: mean ± standard deviation over ten runs."
     header = ("images", "action", "rewards", *levels)
     return Table("units", "Both units of the rewards beside the paper", header, tuple(rows), note, num_labels=3)
