@@ -133,6 +133,7 @@ def summary(counts: Mapping[str, Counts]) -> dict[str, float]:
             found.code for path, found in source.items() if feature_of(path) is None
         ),
         "package: lines of code": code["src"],
+        "package and tools: lines of code": code["src"] + code["tools"],
         "package: files": len(source),
         "package: lines of all kinds": lines,
         "package: median file, lines of all kinds": statistics.median(found.lines for found in source.values()),

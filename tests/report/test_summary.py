@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fake_runs import bearing_out, scaled, usual
-
-from cautious.report.claims.rules import ClaimResult
-from cautious.report.headlines import GROUPS, HEADLINES, cells_figure, cells_of, headline_table
-from cautious.report.images.image_run import ImageRun
-from cautious.report.images.image_tables import units_ledger, units_table
-from cautious.report.plotting import save_figure
-from cautious.report.report_spec import image_ledger
-from cautious.report.summary import (
+from published_claims import (
     CLAIMS,
     ClaimSummary,
     claim_results,
@@ -23,6 +16,13 @@ from cautious.report.summary import (
     observations,
     runs_table,
 )
+from published_headlines import GROUPS, HEADLINES, cells_figure, cells_of, headline_table
+from published_units import units_ledger, units_table
+
+from cautious.report.claims.rules import ClaimResult
+from cautious.report.images.image_run import ImageRun
+from cautious.report.plotting import save_figure
+from cautious.report.report_spec import image_ledger
 
 TASKS = ("ask-for-help", "non-obvious", "help-if-available", "data-extent")
 
