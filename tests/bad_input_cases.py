@@ -63,7 +63,7 @@ FILES = {
     "rewards.npy": "rewards of 30 models, [30, 2, 2]",
     "mdp.safetensors": "a world of 3 states: not that of the rewards",
     "experience.npz": "20 states of 3 numbers, and what 2 actions paid there",
-    "wider.npz": "the same with 4 numbers a state",
+    "wider.npz": "the same with 4 numbers per state",
     "huge.npz": "the same with headers that claim 2^50 numbers",
     "uneven.npz": "20 states, and rewards of 5",
     "states.npz": "20 states, and no rewards",

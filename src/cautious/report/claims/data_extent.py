@@ -221,7 +221,7 @@ def _cells(run: ImageRun) -> Iterator[DrawsCell]:
 
 
 def percent_of_draws(run: ImageRun, regime: Regime, quantity: str, column: str) -> Tensor:
-    """Percent of the digits by mean probability, one value a draw."""
+    """Percent of the digits by mean probability, one value per draw."""
     names = finished_draws(run, "digits")
     return torch.tensor([_percent(run, name, regime, quantity, column) for name in names]).double()
 

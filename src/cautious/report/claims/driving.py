@@ -112,7 +112,7 @@ def _gap_under_bound(numbers: dict[str, Any], exact_value: torch.Tensor) -> Clai
 
 
 def _cost(store: Store, numbers: dict[str, Any]) -> ClaimResult:
-    """Seconds per model-epoch and seconds per solve, against 25 minutes a model and three minutes for 100 iterations."""
+    """Seconds per model-epoch and seconds per solve, against 25 minutes per model and three minutes for 100 iterations."""
     says = "833 CPU-hours for driving models, 3 minutes for 100 iterations"
     settings = store.manifest["settings"]["training"]
     if not store.has("belief") or "seconds" not in store.numbers("belief"):
