@@ -887,7 +887,7 @@ COMMANDS = [
     Command("calibrate", "--belief ask-for-help --states states.npz --n 5000", 2, "n=5000 exceeds the 100 models"),
     Command("solve", "--rewards rewards.npy --threshold 1", 2, "need --fallback ACTION, which is not given"),
     Command("solve", "--rewards rewards.npy --fallback 1", 2, "give one, in units of the reward"),
-    Command("solve", "--rewards rewards.npy --fallback ask --threshold 1", 2, "give a number, counted from 0"),
+    Command("solve", "--rewards rewards.npy --fallback ask --threshold 1", 2, "--fallback 'ask' is a name"),
     Command(
         "solve",
         "--rewards rewards.npy --fallback 1 --threshold 1 --at-most 0.1",
@@ -916,7 +916,7 @@ COMMANDS = [
     Command("solve", "--rewards flat.npy", 2, "expected shape [M, S, A]"),
     Command("solve", "--rewards rewards.npy --level 1-of-50", 2, "n=50 exceeds the 30 models there are"),
     Command("solve", "--rewards rewards.npy --level hot", 2, "write it as 'k-of-n'"),
-    Command("solve", "--rewards rewards.npy --iterations 0", 2, "it must be at least 1"),
+    Command("solve", "--rewards rewards.npy --iterations 0", 2, "--iterations 0 is too small"),
     Command("solve", "--rewards rewards.npy --mdp broken.safetensors", 2, "broken.safetensors"),
     Command("solve", "--rewards rewards.npy --mdp mdp.safetensors", 2, "as the MDP has"),
     Command(
@@ -925,7 +925,7 @@ COMMANDS = [
     Command("solve", "--rewards rewards.npy --sampling some", 2, "invalid choice 'some'"),
     Command("solve", "--rewards rewards.npy --out flat.npy", 2, "flat.npy is a file; choose a folder, or a new name"),
     Command("solve", "--rewards rewards.npy --seed -1", 2, "must be a whole number, zero or larger"),
-    Command("solve", "--rewards rewards.npy --iterations 99999999999999999999", 2, "num_iterations is too large"),
+    Command("solve", "--rewards rewards.npy --iterations 99999999999999999999", 2, "--iterations is too large"),
     Command("solve", "--rewards rewards.npy --level", 2, "names no level"),
     Command("solve", "--rewards empty", 2, "empty: there is no such file"),
     Command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import threading
@@ -164,6 +165,10 @@ def _signals_stop() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
+OTHER_NAMES = {"num_iterations": "iterations", "action": "fallback"}
+"""Arguments that have another name on the command line."""
+
+
 def as_typed(message: str, options: Collection[str]) -> str:
     """An error that begins with the value of a Python argument, as the user typed it: with the option's name.
 
@@ -174,13 +179,11 @@ def as_typed(message: str, options: Collection[str]) -> str:
         message: The error.
         options: Names of the verb's options, as Python has them.
     """
-    name, equals, rest = message.partition("=")
-    option = name if name in options else OTHER_NAMES.get(name, "")
-    return f"--{option.replace('_', '-')} {rest}" if equals and option in options else message
-
-
-OTHER_NAMES = {"num_iterations": "iterations", "action": "fallback"}
-"""Arguments that have another name on the command line."""
+    begins = re.match(r"(\w+)(?:=| (?=is too large))", message)
+    if begins is None:
+        return message
+    name = begins[1] if begins[1] in options else OTHER_NAMES.get(begins[1], "")
+    return f"--{name.replace('_', '-')} {message[begins.end() :]}" if name in options else message
 
 
 def run_verb(run: Callable[[], None], options: Collection[str] = ()) -> None:

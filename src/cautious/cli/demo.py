@@ -38,11 +38,11 @@ class Demo:
 
     def run(self) -> None:
         """Run the demo."""
-        from cautious.seeding import derive_seed
+        from cautious.seeding import check_seed
         from cautious.validation import check_folder
 
         check_folder(self.out, "out")
-        derive_seed(self.seed)  # raises at once if the seed is invalid, not after the first demo
+        check_seed(self.seed)  # before the first demo, which does not use it
         if self.courier:
             self._show_courier()
         else:
