@@ -18,6 +18,17 @@ OPTIONS = ["--num-models", "6", "--num-epochs", "30", "--batch-size", "16", "--l
 SAME = {"num_models": 6, "num_epochs": 30, "batch_size": 16, "learning_rate": 0.01, "progress": False}
 
 
+@contextmanager
+def stopped(title: str):
+    """In place of the progress bar: interrupts the training half-way."""
+
+    def tell(done: int, total: int) -> None:
+        if done >= total // 2:
+            raise KeyboardInterrupt
+
+    yield tell
+
+
 @pytest.fixture
 def experience(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, np.ndarray]:
     monkeypatch.chdir(tmp_path)
@@ -53,14 +64,6 @@ def test_two_safetensors_files_are_one(experience):
 
 
 def test_an_interrupted_training_resumes(experience, monkeypatch, capsys):
-    @contextmanager
-    def stopped(title: str):
-        def tell(done: int, total: int) -> None:
-            if done >= total // 2:
-                raise KeyboardInterrupt
-
-        yield tell
-
     with monkeypatch.context() as patch:
         patch.setattr("cautious.cli.train.progress_bar", stopped)
         with pytest.raises(SystemExit) as stop:
@@ -85,14 +88,6 @@ def test_an_interrupted_training_resumes(experience, monkeypatch, capsys):
 
 
 def test_a_belief_is_replaced_only_when_the_new_one_is_complete(experience, monkeypatch, capsys):
-    @contextmanager
-    def stopped(title: str):
-        def tell(done: int, total: int) -> None:
-            if done >= total // 2:
-                raise KeyboardInterrupt
-
-        yield tell
-
     main(["train", "experience.npz", "--out", "mine", *OPTIONS])
     before, files = RewardEnsemble.load("mine").parameters, {path.name for path in Path("mine").iterdir()}
     again = ["train", "experience.npz", "--out", "mine", *OPTIONS, "--seed", "1"]
