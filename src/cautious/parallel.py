@@ -48,9 +48,8 @@ def parallel_map(
         with ThreadPoolExecutor(max_workers=min(num_threads, count)) as pool:
             futures = [pool.submit(alone, number) for number in range(count)]
             try:
-                wait(
-                    futures, return_when=FIRST_EXCEPTION
-                )  # not in order: tasks before the one that fails may have hours to go
+                # Not in order: tasks before the one that fails may have hours to go.
+                wait(futures, return_when=FIRST_EXCEPTION)
                 return [future.result() for future in futures if future.done()]  # all, or it raises
             except BaseException:
                 if on_failure is not None:

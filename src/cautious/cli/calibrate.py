@@ -75,9 +75,7 @@ class Calibrate:
             say(f"warning: {warning.message}")
         decide = f"decide with it: cautious solve --belief {self.belief} --states FILE"
         if found.threshold is not None:
-            threshold = repr(
-                found.threshold
-            )  # all digits: a threshold rounded down would refer more states than allowed
+            threshold = repr(found.threshold)  # all digits: rounded down, it would refer more states than allowed
             say(f"threshold: {threshold}   {decide} --fallback {self.fallback} --threshold {threshold}")
             return
         if 1 < found.level.k < self.n:

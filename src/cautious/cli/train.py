@@ -124,9 +124,8 @@ class Train:
         outcome = {"action": self.action, "reward": self.reward, "rewards": list(self.rewards)}
         with warnings.catch_warnings(), open_executor(self.engine, self.address) as executor:
             warnings.simplefilter("always", LongTrainingWarning)
-            warnings.showwarning = lambda message, *_, **__: say(
-                f"warning: {message}"
-            )  # before the training, not after
+            # Printed before the training, not after it.
+            warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
             warnings.simplefilter("ignore", BeliefWarning)  # `run` prints the same concerns with the diagnosis
             belief = fit_ensemble(
                 *dataset,
