@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.kernels import triton_available
 from cautious.beliefs.networks.driving import DrivingNetwork, PairInputs, backward, forward
 from cautious.beliefs.networks.image import ImageNetwork, as_images
 from cautious.beliefs.networks.module import MODELS_PER_CALL, ModuleNetwork
@@ -19,7 +18,7 @@ from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.beliefs.training.state import MiniBatch, TrainingSettings, TrainState
 from cautious.errors import InvalidInputError
 from cautious.io.arrays import fingerprint_of
-from cautious.validation import as_float_tensor, check_finite, check_shape, check_size
+from cautious.validation import as_float_tensor, check_finite, check_shape, check_size, triton_available
 from cautious.worlds.driving import DrivingWorld, driving_world
 
 if TYPE_CHECKING:
