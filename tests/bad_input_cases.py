@@ -850,7 +850,7 @@ COMMANDS = [
         "train",
         "holes.csv --action done --reward paid",
         2,
-        'none is left to learn from. missing="indicator" (--missing indicator) would keep 20 of them.',
+        "none is left to learn from. --missing indicator would keep 20 of them.",
     ),
     Command("train", "log.csv --action done --reward paid --missing guess", 2, "invalid choice 'guess'"),
     Command(
@@ -884,7 +884,7 @@ COMMANDS = [
         2,
         "there are 11 actions, counted from 0",
     ),
-    Command("calibrate", "--belief ask-for-help --states states.npz --n 5000", 2, "n=5000 exceeds the 100 models"),
+    Command("calibrate", "--belief ask-for-help --states states.npz --n 5000", 2, "--n 5000 exceeds the 100 models"),
     Command("solve", "--rewards rewards.npy --threshold 1", 2, "need --fallback ACTION, which is not given"),
     Command("solve", "--rewards rewards.npy --fallback 1", 2, "give one, in units of the reward"),
     Command("solve", "--rewards rewards.npy --fallback ask --threshold 1", 2, "--fallback 'ask' is a name"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.table import Table
 
-from cautious.cli.console import console, make_table, plural, progress_bar, say, warn
+from cautious.cli.console import as_typed, console, make_table, plural, progress_bar, say, warn
 from cautious.errors import BadFileError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Calibrate:
             found = self._calibrate(belief, familiar, progress)
         console.print(calibration_table(found))
         for warning in caught:
-            say(f"warning: {warning.message}")
+            say(f"warning: {as_typed(str(warning.message), vars(self))}")
         decide = f"decide with it: cautious solve --belief {self.belief} --states FILE"
         if found.threshold is not None:
             threshold = repr(found.threshold)  # all digits: rounded down, it would refer more states than allowed

@@ -170,20 +170,30 @@ OTHER_NAMES = {"num_iterations": "iterations", "action": "fallback"}
 
 
 def as_typed(message: str, options: Collection[str]) -> str:
-    """An error that begins with the value of a Python argument, as the user typed it: with the option's name.
+    """A message about Python arguments with the options that a user types instead.
 
     >>> as_typed("num_models=0 is too small.", ["num_models"]), as_typed("n=0 is too small.", ["num_models"])
     ('--num-models 0 is too small.', 'n=0 is too small.')
+    >>> as_typed('Allow more (at_most), or use a wider prior (prior=0.75).', ["at_most", "prior"])
+    'Allow more (--at-most), or use a wider prior (--prior 0.75).'
 
     Args:
-        message: The error.
+        message: An error or a warning.
         options: Names of the verb's options, as Python has them.
     """
-    begins = re.match(r"(\w+)(?:=| (?=is too large))", message)
-    if begins is None:
+    names = {old: new for old, new in OTHER_NAMES.items() if new in options} | {name: name for name in options}
+    if not names:
         return message
-    name = begins[1] if begins[1] in options else OTHER_NAMES.get(begins[1], "")
-    return f"--{name.replace('_', '-')} {message[begins.end() :]}" if name in options else message
+    any_name = "|".join(names)
+
+    def option(found: re.Match[str]) -> str:
+        return f"--{names[found[1]].replace('_', '-')}"
+
+    # At the beginning with any value; elsewhere only with a plain one, so that Python code stays as it is.
+    message = re.sub(rf"\A({any_name})(?:=| (?=is too large))", lambda found: f"{option(found)} ", message)
+    plain = rf'(?:(?<= )|(?<= \())({any_name})="?([\w.+-]*\w)"?'
+    message = re.sub(plain, lambda found: f"{option(found)} {found[2]}", message)
+    return re.sub(rf"(?<= \()({any_name})(?=\))", option, message)
 
 
 def run_verb(run: Callable[[], None], options: Collection[str] = ()) -> None:

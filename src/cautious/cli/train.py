@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.table import Table
 
-from cautious.cli.console import console, make_table, plural, progress_bar, say, warn
+from cautious.cli.console import as_typed, console, make_table, plural, progress_bar, say, warn
 from cautious.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Train:
         if belief.diagnosis is not None:
             console.print(diagnosis_table(belief.diagnosis))
             for concern in belief.diagnosis.concerns:
-                say(f"warning: {concern}")
+                say(f"warning: {as_typed(concern, vars(self))}")
         say(f"belief: {self.out}   decide with it: cautious solve --belief {self.out} --states FILE")
 
     def _train(self, progress: Progress) -> RewardEnsemble:
@@ -161,7 +161,7 @@ class Train:
             learned, rewards = learn_log(read_tables(self.data), outcome, self.ignore, Missing(self.missing))
             console.print(columns_table(learned.schema, rewards))
             for note in learned.notes:
-                warn(note)
+                warn(as_typed(note, vars(self)))
             return learned.schema, learned.states, rewards
         if self.action is not None or self.reward is not None or self.rewards or self.ignore:
             raise InvalidInputError(
