@@ -14,8 +14,8 @@ GROUND = ("types", "errors", "seeding", "io", "progress", "parallel", "validatio
 ORDER = (
     "ops",
     "worlds",
-    "beliefs",
     "solvers",
+    "beliefs",
     "policy",
     "evaluation",
     "rl",

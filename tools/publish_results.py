@@ -21,15 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cautious.experiments.store import MANIFEST, StageResult, Store
-from cautious.io.atomic import atomic_write
-from cautious.report.claims.rules import ClaimResult
-from cautious.report.headlines import cells_figure, headline_table
-from cautious.report.images.image_run import ImageRun
-from cautious.report.images.image_tables import units_ledger, units_table
-from cautious.report.plotting import save_figure
-from cautious.report.report_spec import facts_of, figures_of, tables_of
-from cautious.report.summary import (
+from published_claims import (
     AS_PRINTED,
     DRAWS,
     MAIN_RUNS,
@@ -43,6 +35,15 @@ from cautious.report.summary import (
     observations,
     runs_table,
 )
+from published_headlines import cells_figure, headline_table
+from published_units import units_ledger, units_table
+
+from cautious.experiments.store import MANIFEST, StageResult, Store
+from cautious.io.atomic import atomic_write
+from cautious.report.claims.rules import ClaimResult
+from cautious.report.images.image_run import ImageRun
+from cautious.report.plotting import save_figure
+from cautious.report.report_spec import facts_of, figures_of, tables_of
 from cautious.report.tables import Table
 
 ROOT = Path(__file__).parents[1]
@@ -66,7 +67,8 @@ The paper's experiments at the paper's sizes: which of its claims are reproduced
 [Every table and figure](results-tables.md); [runs at scale `small`](results-small.md), minutes on two cores.
 
 Differences are ours minus the paper's, in points. A claim is *reproduced* if every row of the ledgers that judges it is
-reproduced, *in part* if some are. "Not run": the run says nothing about that claim.
+reproduced, *in part* if some are. "Not run": the run lacks what the claim is about. "Not judged": it was run, but at other
+sizes or levels than the rule is about.
 """
 TABLES_HEAD = """# Results: tables and figures
 

@@ -48,9 +48,8 @@ def parallel_map(
         with ThreadPoolExecutor(max_workers=min(num_threads, count)) as pool:
             futures = [pool.submit(alone, number) for number in range(count)]
             try:
-                wait(
-                    futures, return_when=FIRST_EXCEPTION
-                )  # not in order: tasks before the one that fails may have hours to go
+                # Not in order: tasks before the one that fails may have hours to go.
+                wait(futures, return_when=FIRST_EXCEPTION)
                 return [future.result() for future in futures if future.done()]  # all, or it raises
             except BaseException:
                 if on_failure is not None:
@@ -115,8 +114,9 @@ def single_thread() -> Iterator[int]:
 def freed_memory_kept() -> Iterator[None]:
     """Let glibc keep freed memory of up to 1 GiB while models train; nothing happens with other C libraries.
 
-    A training step allocates and frees the same few megabytes over and over. Giving the pages back and faulting them in again
-    would cost much of the CPU time of image networks. The setting is the process's, so it lasts only as long as the training;
+    A training step allocates and frees the same few megabytes over and over, many of them inside of library calls, which take
+    no buffer from outside. Giving the pages back and faulting them in again costs processor time: `benchmarks/freed_memory.py`
+    measures it, docs/architecture.md has the numbers. The setting is the process's, so it lasts only as long as the training;
     afterwards the thresholds are the largest that glibc chooses by itself, and what was kept goes back to the system.
     """
     library: Any = ctypes.CDLL(None) if sys.platform == "linux" else None

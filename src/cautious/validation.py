@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -166,6 +167,11 @@ def resolve_device(device: torch.device | str | None) -> torch.device:
     if isinstance(device, str) and device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     return as_device(device) or torch.device("cpu")
+
+
+def triton_available() -> bool:
+    """Whether Triton is installed, so that GPU kernels can be imported."""
+    return find_spec("triton") is not None
 
 
 def check_shape(tensor: Tensor, letters: str, name: str = "array", **sizes: int) -> None:

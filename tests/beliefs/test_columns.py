@@ -203,7 +203,7 @@ def test_rows_with_holes_are_left_out_and_counted(tmp_path):
     assert (
         "4 of 6 rows cannot be used: column 'x' is empty in line 3; column 'site' is empty in line 4; column 'paid' is empty "
         "in line 5; column 'done' is empty in line 6; column 'x' is not a number in line 6 ('?'); 2 are learned from. "
-        'missing="indicator" (--missing indicator) would keep 2 of them.' in learned.notes[0]
+        'missing="indicator" would keep 2 of them.' in learned.notes[0]
     )
 
 

@@ -57,7 +57,9 @@ def test_agreement_where_familiar_alone_is_no_concern(generator):
     states = kinds[number] + 0.02 * torch.randn(200, 4, generator=generator)
     belief = fitted_quietly(states, torch.tensor([0.0, -1, 1, 0])[number][:, None], num_epochs=300, batch_size=180)
     found = belief.diagnosis
-    assert found.disagreement < 0.15 * found.reward_deviation  # they do agree where familiar; one row of 20 is a little odd
+    assert (
+        found.disagreement < 0.15 * found.reward_deviation
+    )  # they do agree where familiar; one row of 20 is a little odd
     assert found.unfamiliar_disagreement > 5 * found.disagreement
 
 

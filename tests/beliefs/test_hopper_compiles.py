@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cautious.beliefs.kernels import triton_available
+from cautious.validation import triton_available
 
 pytestmark = pytest.mark.skipif(not triton_available(), reason="Triton is not installed")
 

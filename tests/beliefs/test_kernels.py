@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from cautious.beliefs.kernels import triton_available
+from cautious.validation import triton_available
 
 needs_triton = pytest.mark.skipif(not triton_available(), reason="Triton is not installed")
 

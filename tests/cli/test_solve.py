@@ -190,7 +190,7 @@ BAD = [
     (overwrite("rewards.safetensors", rewards=torch.zeros(30, 5, 3)), [], "as the MDP has"),
     (lambda f: None, ["--level", "30-of-20"], "k=30 exceeds n=20"),
     (lambda f: None, ["--level", "1-of-200"], "exceeds the 30 models"),
-    (lambda f: None, ["--iterations", "0"], "num_iterations=0"),
+    (lambda f: None, ["--iterations", "0"], "--iterations 0 is too small"),
     (lambda f: None, ["--regime", "single-state"], "excludes --mdp"),
 ]
 

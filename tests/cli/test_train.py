@@ -12,11 +12,21 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from cautious import CautiousPolicy, RewardEnsemble, __version__, fit_ensemble
-from cautious.cli import console
 from cautious.cli.main import main
 
 OPTIONS = ["--num-models", "6", "--num-epochs", "30", "--batch-size", "16", "--learning-rate", "0.01"]
 SAME = {"num_models": 6, "num_epochs": 30, "batch_size": 16, "learning_rate": 0.01, "progress": False}
+
+
+@contextmanager
+def stopped(title: str):
+    """In place of the progress bar: interrupts the training half-way."""
+
+    def tell(done: int, total: int) -> None:
+        if done >= total // 2:
+            raise KeyboardInterrupt
+
+    yield tell
 
 
 @pytest.fixture
@@ -54,16 +64,8 @@ def test_two_safetensors_files_are_one(experience):
 
 
 def test_an_interrupted_training_resumes(experience, monkeypatch, capsys):
-    @contextmanager
-    def stopped(title: str):
-        def tell(done: int, total: int) -> None:
-            if done >= total // 2:
-                raise KeyboardInterrupt
-
-        yield tell
-
     with monkeypatch.context() as patch:
-        patch.setattr(console, "progress_bar", stopped)
+        patch.setattr("cautious.cli.train.progress_bar", stopped)
         with pytest.raises(SystemExit) as stop:
             main(["train", "experience.npz", "--out", "mine", *OPTIONS])
     assert stop.value.code == 130
@@ -75,7 +77,7 @@ def test_an_interrupted_training_resumes(experience, monkeypatch, capsys):
         yield lambda done, total: told.append(done)
 
     with monkeypatch.context() as patch:
-        patch.setattr(console, "progress_bar", heard)
+        patch.setattr("cautious.cli.train.progress_bar", heard)
         main(["train", "experience.npz", "--out", "mine", *OPTIONS])
     assert told[0] >= 15  # not from the start
     assert torch.equal(RewardEnsemble.load("mine").parameters, fit_ensemble(*experience, **SAME).parameters)
@@ -83,6 +85,23 @@ def test_an_interrupted_training_resumes(experience, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         main(["train", "experience.npz", "--out", "mine", *OPTIONS])
     assert "already holds a belief" in capsys.readouterr().err
+
+
+def test_a_belief_is_replaced_only_when_the_new_one_is_complete(experience, monkeypatch, capsys):
+    main(["train", "experience.npz", "--out", "mine", *OPTIONS])
+    before, files = RewardEnsemble.load("mine").parameters, {path.name for path in Path("mine").iterdir()}
+    again = ["train", "experience.npz", "--out", "mine", *OPTIONS, "--seed", "1"]
+    with pytest.raises(SystemExit):
+        main(again)
+    assert "error: --out 'mine' already holds a belief" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr("cautious.cli.train.progress_bar", stopped)
+        with pytest.raises(SystemExit):
+            main([*again, "--overwrite"])
+    assert torch.equal(RewardEnsemble.load("mine").parameters, before)
+    main([*again, "--overwrite"])
+    assert torch.equal(RewardEnsemble.load("mine").parameters, fit_ensemble(*experience, **SAME, seed=1).parameters)
+    assert {path.name for path in Path("mine").iterdir()} & files == {"ensemble.json"}
 
 
 def test_images_and_what_was_not_tried(experience):

@@ -140,7 +140,7 @@ def test_the_ledger_judges_by_the_numbers(finished, tmp_path):
     verdicts = {verdict.claim: verdict for verdict in driving_ledger(store)}
     claims = ("DR1", "DR2", "DR3", "DR4", "DR4, each network")
     assert [verdicts[claim].word for claim in claims] == ["reproduced"] * 5
-    assert verdicts["CV1"].word == "not run"  # eight iterations
+    assert verdicts["CV1"].word == "not judged"  # eight iterations
     assert verdicts["TH1"].reproduced
     assert verdicts["TH2"].reproduced
     standing = ([[0.0, 0.0]] * 3, [0.0, 0.0])
@@ -225,8 +225,8 @@ class TestCommandLine:
             (["watch", "driving", "--steps", "0"], "must be at least 1"),
             (["watch", "driving", "--gif", "drive.png"], "ends in .gif"),
             (["report", str(tmp_path)], "manifest.json"),
-            (["reproduce", "driving", "--scale", "smoke", "--seed", "-1", "--out", str(tmp_path / "x")], "seed=-1"),
-            (["reproduce", "driving", "--device", "abacus", "--out", str(tmp_path / "x")], "device='abacus'"),
+            (["reproduce", "driving", "--scale", "smoke", "--seed", "-1", "--out", str(tmp_path / "x")], "--seed -1"),
+            (["reproduce", "driving", "--device", "abacus", "--out", str(tmp_path / "x")], "--device 'abacus'"),
         ):
             with pytest.raises(SystemExit) as stop:
                 main(arguments)

@@ -75,7 +75,7 @@ def test_the_one_ledger_counts_runs(tmp_path):
         return [ClaimResult(f"C{number}", f"claim {number}", one, str(one)) for number, one in enumerate(shown)]
 
     tallies = tallied({0: ledger(True, True, None, False), 1: ledger(True, False, None, None)})
-    assert [tally.words for tally in tallies] == ["2 of 2", "1 of 2", "not run", "0 of 1 (1 not run)"]
+    assert [tally.words for tally in tallies] == ["2 of 2", "1 of 2", "not run", "0 of 1 (1 without a verdict)"]
     assert [tally.missed for tally in tallies] == [[], [1], [], [0]]
     path = write_tallies(tmp_path, "driving", tallies)
     written = load_json(path)
@@ -92,5 +92,10 @@ def test_the_one_ledger_counts_runs(tmp_path):
     assert written["claims"][1]["runs"]["1"] == {"verdict": "not reproduced", "numbers": "False"}
     table = repeats_table(tallies)
     assert table.row_count == 4
-    assert [str(cell) for cell in table.columns[2].cells] == ["2 of 2", "1 of 2", "not run", "0 of 1 (1 not run)"]
+    assert [str(cell) for cell in table.columns[2].cells] == [
+        "2 of 2",
+        "1 of 2",
+        "not run",
+        "0 of 1 (1 without a verdict)",
+    ]
     assert [str(cell) for cell in table.columns[3].cells] == ["", "1", "", "0"]

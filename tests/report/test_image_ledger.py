@@ -1,4 +1,5 @@
-"""Every claim about images: reproduced, not reproduced when its rule is broken, not run when a stage is missing."""
+"""Every claim about images: reproduced, not reproduced when its rule is broken, not run when a stage is missing,
+not judged at other sizes."""
 
 from __future__ import annotations
 
@@ -163,7 +164,8 @@ def test_breaking_a_rule_breaks_its_claim_and_no_other(claim, tmp_path):
 def test_small_runs_are_judged_by_their_orderings_only(tmp_path):
     found = verdicts(bearing_out(tmp_path, "ask-for-help", num_models=40, num_digits=6000))
     compared = {name for name in found if name.endswith("numbers")} - OBSERVATIONS | {"AH1", "CO1"}
-    assert {name for name, verdict in found.items() if verdict.word == "not run"} == compared
+    assert {name for name, verdict in found.items() if verdict.word == "not judged"} == compared
+    assert "not run" not in {verdict.word for verdict in found.values()}
     assert "40 models and 6,000 digits" in found["AH3, the paper's numbers"].numbers
     assert "1-of-20 29.00" in found["AH3, the paper's numbers"].numbers
     assert found["AH3"].word == "reproduced"
@@ -238,7 +240,7 @@ def test_values_that_still_move_have_not_levelled_off(tmp_path):
     assert found.word == "not reproduced"
     assert "non-obvious fashion, all-images" in found.numbers
     short = bearing_out(tmp_path / "short", "non-obvious", num_iterations=59)
-    assert verdicts(short)["CV1"].word == "not run"
+    assert verdicts(short)["CV1"].word == "not judged"
 
 
 def test_differences_below_the_papers_last_decimal_are_ties(tmp_path):

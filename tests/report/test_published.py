@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from published_claims import claim_results, counted, ledger_beside
 
 from cautious.experiments.store import Store
 from cautious.report.images.image_run import ImageRun, Setting
 from cautious.report.plotting import save_figure
 from cautious.report.report_spec import figures_of, tables_of
-from cautious.report.summary import claim_results, counted, ledger_beside
 from cautious.types import Regime
 
 RESULTS = Path(__file__).parents[2] / "results"

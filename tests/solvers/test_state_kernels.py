@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from cautious import CautiousPolicy, KofN
-from cautious.beliefs.kernels import triton_available
 from cautious.solvers.adversary import SolveBatch
 from cautious.solvers.cfr import CFROptions, PerStateGame, Problem
 from cautious.solvers.kernels import FEWEST_MODELS, padded
@@ -25,6 +24,7 @@ from cautious.solvers.per_state import StateGames, play_states
 from cautious.solvers.per_state_cfr import minimise_regret_in_states
 from cautious.solvers.rewards import as_rewards
 from cautious.types import Sampling, Update
+from cautious.validation import triton_available
 
 needs_triton = pytest.mark.skipif(not triton_available(), reason="Triton is not installed")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")

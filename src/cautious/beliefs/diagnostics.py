@@ -17,9 +17,12 @@ import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
-from cautious.ops.regret import instantaneous_regret, regret_matching, uniform_policy
-from cautious.ops.risk import KofN, ranked_weights
+from cautious.ops.risk import KofN
 from cautious.seeding import make_rng
+from cautious.solvers.adversary import SolveBatch
+from cautious.solvers.cfr import CFROptions, PerStateGame, Problem, minimise_regret_of_all
+from cautious.solvers.rewards import as_rewards
+from cautious.types import Sampling, Update
 
 if TYPE_CHECKING:
     from cautious.beliefs.ensemble import RewardEnsemble
@@ -379,28 +382,12 @@ def _worth_it(rewards: Tensor) -> Tensor:
 
 
 def _robust_policy(rewards: Tensor, level: KofN = LEVEL) -> Tensor:
-    """About the best k-of-N policy in each state by itself: [M, S, A] -> [S, A].
-
-    A short k-of-N CFR on its own, because `fit_ensemble` diagnoses what it trained and `beliefs` comes before `solvers` in the
-    order of imports. It differs from `solvers.per_state` in more than its place: plain regret matching, matrix products, a
-    fixed number of iterations and no certificate. The counts in saved diagnoses come from exactly these steps.
-    """
-    opinions = rewards.transpose(0, 1).contiguous()  # [S, M, A]
-    policy = uniform_policy(len(opinions), rewards.shape[-1])
-    best_policy, best_value = policy, torch.full((len(opinions),), -torch.inf, dtype=torch.float64)
-    cumulative_regret = torch.zeros_like(policy)
-    rank_weights = level.rank_weights(len(rewards))
-    for _ in range(NUM_ITERATIONS if len(opinions) else 0):
-        returns = (opinions @ policy.unsqueeze(-1)).squeeze(-1)  # [S, M]
-        weights = ranked_weights(returns, rank_weights)
-        value = (weights * returns).sum(dim=-1)
-        better = value >= best_value
-        best_policy = torch.where(better.unsqueeze(-1), policy, best_policy)
-        best_value = torch.where(better, value, best_value)
-        worst_reward = (weights.unsqueeze(1) @ opinions).squeeze(1)  # [S, A]
-        cumulative_regret = cumulative_regret + instantaneous_regret(worst_reward, policy)
-        policy = regret_matching(cumulative_regret)
-    return best_policy
+    """About the best k-of-N policy in each state by itself, without a certificate: [M, S, A] -> [S, A]."""
+    if not rewards.shape[1]:
+        return rewards[0]
+    problem = Problem(PerStateGame(), as_rewards(rewards), SolveBatch((level,), 1))
+    options = CFROptions(NUM_ITERATIONS, Sampling.EXACT, Update.REGRET_MATCHING)
+    return minimise_regret_of_all(problem, options).history.best_policy[0]
 
 
 def _some(rows: Tensor, most: int) -> Tensor:

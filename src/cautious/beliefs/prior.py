@@ -119,9 +119,7 @@ class Prior:
         beyond = steepness * (_ratio(_distances(whitened, whitened), tried, reach) - 1)
         uncovered = (beyond > 1).double().mean(dim=0)
         heights = width * _doubt(rewards, uncovered) * _draws(seed, num_models, rewards.shape[1])
-        return cls(
-            width, centre, whitening, whitened.float(), tried, reach.float(), heights.float(), steepness.float()
-        )
+        return cls(width, centre, whitening, whitened.float(), tried, reach.float(), heights.float(), steepness.float())
 
     def growth(self, rows: Tensor) -> Tensor:
         """What the heights are multiplied by, g(z_a(x)): [S, F] -> [S, A], float32; 0 for familiar rows.

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.table import Table
+from rich.table import Table
 
+from cautious.cli.console import console, make_table, progress_bars
+
+if TYPE_CHECKING:
     from cautious.benchmarking.measures import Comparison
 
 
@@ -33,7 +35,6 @@ class Bench:
         import torch
 
         from cautious.benchmarking.machine import measure_machine
-        from cautious.cli.console import console, progress_bars
         from cautious.validation import resolve_device
 
         device = resolve_device(self.device)
@@ -47,8 +48,6 @@ class Bench:
 
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     """Time of each kind of work, with a plain implementation and with ours."""
-    from cautious.cli.console import make_table
-
     rows = []
     for one in comparisons:
         ratio = f"{one.ratio:.0f}" if one.ratio >= 10 else f"{one.ratio:.1f}"
@@ -59,8 +58,6 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
 
 def estimate_table(estimates: Mapping[str, Mapping[str, float]]) -> Table:
     """Estimated time of each task at each scale."""
-    from cautious.cli.console import make_table
-
     headings = ("task", *next(iter(estimates.values())))
     rows = [(task, *map(brief, scales.values())) for task, scales in estimates.items()]
     title = "estimated time of 'cautious reproduce TASK --scale ...' on this machine"

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from rich.table import Table
+
+from cautious.cli.console import as_typed, console, make_table, plural, progress_bar, say, warn
+from cautious.errors import BadFileError, InvalidInputError
+
 if TYPE_CHECKING:
-    from rich.table import Table
     from torch import Tensor
 
     from cautious.beliefs.ensemble import RewardEnsemble
@@ -60,7 +64,6 @@ class Calibrate:
         """Load the belief, test the levels, print the result."""
         import warnings
 
-        from cautious.cli.console import console, progress_bar, say
         from cautious.evaluation.calibration import CalibrationWarning
 
         belief, familiar = self._familiar()
@@ -69,12 +72,10 @@ class Calibrate:
             found = self._calibrate(belief, familiar, progress)
         console.print(calibration_table(found))
         for warning in caught:
-            say(f"warning: {warning.message}")
+            say(f"warning: {as_typed(str(warning.message), vars(self))}")
         decide = f"decide with it: cautious solve --belief {self.belief} --states FILE"
         if found.threshold is not None:
-            threshold = repr(
-                found.threshold
-            )  # all digits: a threshold rounded down would refer more states than allowed
+            threshold = repr(found.threshold)  # all digits: rounded down, it would refer more states than allowed
             say(f"threshold: {threshold}   {decide} --fallback {self.fallback} --threshold {threshold}")
             return
         if 1 < found.level.k < self.n:
@@ -86,9 +87,7 @@ class Calibrate:
 
     def _familiar(self) -> tuple[RewardEnsemble, tuple[Any, ...]]:
         """The belief, and familiar states; with --data also the rewards there."""
-        from cautious.cli.console import warn
         from cautious.cli.inputs import load_decision_inputs
-        from cautious.errors import BadFileError, InvalidInputError
 
         if (self.states is None) == (not self.data):
             raise InvalidInputError(
@@ -138,9 +137,7 @@ def load_training_data(belief: Path, data: Sequence[Path]) -> tuple[RewardEnsemb
     from cautious.beliefs.datasets.files import are_tables, read_tables
     from cautious.beliefs.datasets.learn_table import select
     from cautious.beliefs.datasets.schema import OutcomeColumns, TableSchema, bad_rows
-    from cautious.cli.console import warn
     from cautious.cli.inputs import load_belief
-    from cautious.errors import BadFileError
 
     models = load_belief(belief)
     if not are_tables(data):
@@ -164,8 +161,6 @@ def load_training_data(belief: Path, data: Sequence[Path]) -> tuple[RewardEnsemb
 
 def calibration_table(found: Calibration) -> Table:
     """The levels that were tested, from ordinary to cautious; or the threshold of a fallback rule."""
-    from cautious.cli.console import make_table, plural
-
     what = "mean caution" if found.measure == "total-variation" else "share of decisions that depart"
     average = found.guarantee == "average"
     certain = "on average" if average else f"with confidence {found.confidence:g}"

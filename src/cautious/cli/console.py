@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import threading
@@ -164,17 +165,46 @@ def _signals_stop() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def run_verb(run: Callable[[], None]) -> None:
-    """Run a verb; invalid input ends in one plain line and exit status 2."""
+OTHER_NAMES = {"num_iterations": "iterations", "action": "fallback"}
+"""Arguments that have another name on the command line."""
+
+
+def as_typed(message: str, options: Collection[str]) -> str:
+    """A message about Python arguments with the options that a user types instead.
+
+    >>> as_typed("num_models=0 is too small.", ["num_models"]), as_typed("n=0 is too small.", ["num_models"])
+    ('--num-models 0 is too small.', 'n=0 is too small.')
+    >>> as_typed('Allow more (at_most), or use a wider prior (prior=0.75).', ["at_most", "prior"])
+    'Allow more (--at-most), or use a wider prior (--prior 0.75).'
+
+    Args:
+        message: An error or a warning.
+        options: Names of the verb's options, as Python has them.
+    """
+    names = {old: new for old, new in OTHER_NAMES.items() if new in options} | {name: name for name in options}
+    if not names:
+        return message
+    any_name = "|".join(names)
+
+    def option(found: re.Match[str]) -> str:
+        return f"--{names[found[1]].replace('_', '-')}"
+
+    # At the beginning with any value; elsewhere only with a plain one, so that Python code stays as it is.
+    message = re.sub(rf"\A({any_name})(?:=| (?=is too large))", lambda found: f"{option(found)} ", message)
+    plain = rf'(?:(?<= )|(?<= \())({any_name})="?([\w.+-]*\w)"?'
+    message = re.sub(plain, lambda found: f"{option(found)} {found[2]}", message)
+    return re.sub(rf"(?<= \()({any_name})(?=\))", option, message)
+
+
+def run_verb(run: Callable[[], None], options: Collection[str] = ()) -> None:
+    """Run a verb with these options; invalid input ends in one plain line and exit status 2."""
     try:
         with _signals_stop():
             run()
-    except CautiousError as error:
-        error_console.print(f"[bold red]error:[/] {escape(str(error))}", emoji=False, soft_wrap=True)
-        sys.exit(2)
-    except OSError as error:
-        error_console.print(f"[bold red]error:[/] {escape(str(error))}", emoji=False, soft_wrap=True)
-        sys.exit(1)
+    except (CautiousError, OSError) as error:
+        line = escape(as_typed(str(error), options))
+        error_console.print(f"[bold red]error:[/] {line}", emoji=False, soft_wrap=True)
+        sys.exit(2 if isinstance(error, CautiousError) else 1)
     except KeyboardInterrupt as stopped:
         error_console.print(
             "interrupted. Finished work of 'train' and 'reproduce' is kept: the same command resumes it."

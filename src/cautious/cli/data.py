@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
+from rich.table import Table
+from rich.text import Text
+
+from cautious.cli.console import console, make_table, progress_bars, say
+from cautious.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from cautious.worlds.data import FoundImages
 
 
@@ -41,8 +44,6 @@ class Data:
 
     def run(self) -> None:
         """Show or fetch."""
-        from cautious.errors import InvalidInputError
-
         if self.action == "fetch":
             if self.data is not None:
                 raise InvalidInputError(
@@ -57,7 +58,6 @@ class Data:
             self._show()
 
     def _show(self) -> None:
-        from cautious.cli.console import console, say
         from cautious.worlds.data import find_images
         from cautious.worlds.data.find import data_folders
 
@@ -66,7 +66,6 @@ class Data:
         say("download complete sets: cautious data fetch [digits] [fashion] [letters]")
 
     def _fetch(self) -> None:
-        from cautious.cli.console import progress_bars, say
         from cautious.validation import check_folder
         from cautious.worlds.data import fetch_images
 
@@ -80,10 +79,6 @@ class Data:
 
 def _sets_table(sets: Sequence[FoundImages]) -> Table:
     """One row per set and split."""
-    from rich.text import Text
-
-    from cautious.cli.console import make_table
-
     rows = [
         (one.name, one.split, f"{one.count:,}" if one.count else "-", Text(one.origin, "" if one.count else "red"))
         for one in sets

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.table import Table
+from rich.table import Table
 
+from cautious.cli.console import console, make_table, progress_bar, progress_bars, say
+from cautious.cli.report import result_table
+
+if TYPE_CHECKING:
     from cautious.experiments.demos.first_decisions import DemoResult
     from cautious.solvers.solution import Certificate
 
@@ -35,18 +38,17 @@ class Demo:
 
     def run(self) -> None:
         """Run the demo."""
-        from cautious.seeding import derive_seed
+        from cautious.seeding import check_seed
         from cautious.validation import check_folder
 
         check_folder(self.out, "out")
-        derive_seed(self.seed)  # raises at once if the seed is invalid, not after the first demo
+        check_seed(self.seed)  # before the first demo, which does not use it
         if self.courier:
             self._show_courier()
         else:
             self._show_driving(self._show_images())
 
     def _show_images(self) -> Sequence[DemoResult]:
-        from cautious.cli.console import console, progress_bars
         from cautious.experiments.demos.first_decisions import LEVELS, first_decisions
 
         console.print(
@@ -59,8 +61,6 @@ class Demo:
         return results
 
     def _show_driving(self, first: Sequence[DemoResult]) -> None:
-        from cautious.cli.console import console, progress_bars, say
-        from cautious.cli.report import result_table
         from cautious.experiments.demos.first_decisions import save_first_decisions
         from cautious.experiments.driving.driving_experiment import (
             experiment_at,
@@ -91,7 +91,6 @@ class Demo:
         say(f"report: {path}   watch two levels drive: cautious watch driving --belief {self.out}")
 
     def _show_courier(self) -> None:
-        from cautious.cli.console import console, progress_bar, say
         from cautious.experiments.demos.courier import EXPLANATION, WAYS, courier
         from cautious.io.arrays import save_json
         from cautious.ops.risk import KofN
@@ -118,8 +117,6 @@ class Demo:
 
 def help_table(levels: Sequence[str], results: Sequence[DemoResult]) -> Table:
     """What each level does on familiar and on novel images."""
-    from cautious.cli.console import make_table
-
     rows = []
     for result in results:
         shares_of = {"names the digit": result.correct, "asks for help": result.help}
@@ -137,8 +134,6 @@ def help_table(levels: Sequence[str], results: Sequence[DemoResult]) -> Table:
 
 def courier_table(levels: Sequence[str], shares: Mapping[str, Sequence[float]], certificate: Certificate) -> Table:
     """Which way the courier takes at each level, with the certificate."""
-    from cautious.cli.console import make_table
-
     rows = []
     for row, level in enumerate(levels):
         bounds = [f"{float(part[row]):.4f}" for part in (certificate.lower, certificate.upper, certificate.gap)]

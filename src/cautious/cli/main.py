@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from cautious.cli.console import run_verb
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    run_verb(verb.run)
+    run_verb(verb.run, vars(verb))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cautious.cli.console import say
+
 
 @dataclass
 class Play:
@@ -26,7 +28,6 @@ class Play:
         import threading
         import webbrowser
 
-        from cautious.cli.console import say
         from cautious.play.server import PlayServer
 
         with PlayServer(self.port) as server:

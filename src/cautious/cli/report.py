@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from cautious.cli.console import console, make_table, plural, say
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from cautious.experiments.store import Store
     from cautious.report.claims.rules import ClaimResult
     from cautious.report.tables import Table as ReportTable
@@ -36,7 +39,6 @@ class Report:
 
     def run(self) -> None:
         """Read the store, draw, judge."""
-        from cautious.cli.console import console, say
         from cautious.experiments.store import Store
         from cautious.report.html import write_report
         from cautious.report.report_spec import ledger_of
@@ -55,7 +57,6 @@ class Report:
         say(f"report: {path}")
 
     def _write_csv(self, store: Store) -> None:
-        from cautious.cli.console import plural, say
         from cautious.experiments.run_frames import Run
         from cautious.report.report_spec import chosen_of, tables_of
         from cautious.report.tables import write_csv
@@ -67,7 +68,6 @@ class Report:
         say(f"numbers: {target / 'numbers.csv'}   {plural(len(written), 'table')}: {target / 'tables'}")
 
     def _draw_only(self, store: Store) -> None:
-        from cautious.cli.console import console, say
         from cautious.report.html import draw_figure
         from cautious.report.report_spec import chosen_of
 
@@ -80,10 +80,6 @@ class Report:
 
 def result_table(results: ReportTable) -> Table:
     """A table of the report, narrow enough for 80 columns: one column of labels, a line above each group of rows."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(title=results.title, caption=results.note, box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     groups = results.num_labels - 1
     table.add_column(results.header[groups])
@@ -101,10 +97,6 @@ def result_table(results: ReportTable) -> Table:
 
 def ledger_table(results: Sequence[ClaimResult]) -> Table:
     """The claims ledger."""
-    from rich.text import Text
-
-    from cautious.cli.console import make_table
-
     colours = {True: "green", False: "red", None: "dim"}
     headings = ("claim", "the paper", "verdict", "numbers")
     rows = [(one.claim, one.says, Text(one.word, colours[one.reproduced]), one.numbers) for one in results]

@@ -10,10 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
+from rich.table import Table
+from rich.text import Text
+
+from cautious.cli.console import console, make_table, progress_bar, progress_bars, say
+from cautious.cli.report import ledger_table, result_table
+from cautious.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import torch
-    from rich.table import Table
 
     from cautious.experiments.changes import Experiment
     from cautious.experiments.executors.executor import Executor
@@ -67,7 +72,6 @@ class Reproduce:
 
     def run(self) -> None:
         """Train, solve, judge, report."""
-        from cautious.cli.console import progress_bars, say
         from cautious.experiments.changes import folder_suffix, parse_changes
         from cautious.experiments.executors.executor import open_executor
         from cautious.experiments.runs import run_repeats
@@ -94,8 +98,6 @@ class Reproduce:
 
     def _show(self, store: Store) -> bool:
         """Report a run; True if some claim is not reproduced."""
-        from cautious.cli.console import console, progress_bar, say
-        from cautious.cli.report import ledger_table, result_table
         from cautious.report.html import write_report
         from cautious.report.report_spec import ledger_of, tables_of
 
@@ -113,7 +115,6 @@ class Reproduce:
 
     def _show_repeats(self, runs: dict[int, Store], folder: Path) -> bool:
         """Report each run, and one ledger of all; True if some run does not reproduce some claim."""
-        from cautious.cli.console import console, progress_bar, say
         from cautious.report.html import write_report
         from cautious.report.repeats import tallied, write_tallies
         from cautious.report.report_spec import ledger_of
@@ -131,7 +132,6 @@ class Reproduce:
 
     def _experiment(self, seed: int, changes: Mapping[str, str]) -> Experiment:
         """What to run from a seed."""
-        from cautious.errors import InvalidInputError
         from cautious.experiments.changes import changed, check_setting
         from cautious.experiments.driving.driving_experiment import experiment_at
         from cautious.experiments.images.settings import image_experiment_at
@@ -167,10 +167,6 @@ class Reproduce:
 
 def repeats_table(tallies: Sequence[Tally]) -> Table:
     """One ledger of several runs."""
-    from rich.text import Text
-
-    from cautious.cli.console import make_table
-
     rows = []
     for tally in tallies:
         colour = "dim" if not tally.judged else "green" if not tally.missed else "yellow" if tally.reproduced else "red"

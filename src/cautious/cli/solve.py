@@ -2,65 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
+
+from cautious.cli.solution_files import CERTIFICATE, DECISIONS, POLICY, UNDECIDED, Solved, save_solution
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from torch import Tensor
 
     from cautious.cli.inputs import DecisionInputs
     from cautious.policy.decision import Decision
-    from cautious.solvers.certificate import Certificate
     from cautious.worlds.mdp import TabularMDP
 
-DECISIONS = "decisions.csv"
-UNDECIDED, SOME_UNDECIDED = "undecided", 3
-"""What decisions.csv says about a row that no model can judge, without --fallback; and the exit status then."""
-
-
-class Solved(NamedTuple):
-    """Policies of L levels; for a single level, `policies` and `certificates` have no dimension L."""
-
-    policies: dict[str, Tensor]
-    """By name, [L, S, A]."""
-    certificates: dict[str, Certificate]
-    """One per policy, by the same names."""
-    record: dict[str, Any]
-    """The settings of the solver."""
-    cautious: Tensor
-    """The policy to follow, [L, S, A]."""
-    ordinary: Tensor
-    """The ordinary policy, [L, S, A]."""
-
-    def in_all_rows(self, decision: Decision) -> Solved:
-        """The same for files, where rows that could not be judged have the policy of the decision, and NaN for bounds."""
-        import torch
-
-        from cautious.solvers.certificate import Certificate
-
-        judged = decision.judged
-
-        def spread_out(values: Tensor, like: Tensor | None = None) -> Tensor:
-            if like is None and self.record.get("regime") != "single-state":
-                return values  # one bound per level, for all states together
-            dim = -1 if like is None else -2
-            shape = [*values.shape]
-            shape[dim] = len(judged)
-            missing = (
-                torch.full(shape, torch.nan, dtype=values.dtype) if like is None else like.to(values.dtype).clone()
-            )
-            return missing.index_copy_(dim, judged.nonzero().flatten(), values.cpu())
-
-        policies = {name: spread_out(policy, decision.probabilities) for name, policy in self.policies.items()}
-        certificates = {
-            name: Certificate(spread_out(found.lower), spread_out(found.upper), spread_out(found.gap), found.level)
-            for name, found in self.certificates.items()
-        }
-        return self._replace(policies=policies, certificates=certificates)
+SOME_UNDECIDED = 3
+"""Exit status if no model can judge some row, and there is no --fallback."""
 
 
 @dataclass
@@ -143,7 +99,7 @@ class Solve:
         by_policy = inputs is not None and mdp is None and self._as_cautious_policy()
         if not by_policy and (self.engine != "local" or self.address is not None):
             raise InvalidInputError(
-                f"engine={self.engine!r} divides the rows of --states where CautiousPolicy decides; leave it and --address out."
+                f"--engine {self.engine} divides the rows of --states where CautiousPolicy decides; leave it and --address out."
             )
         if by_policy:
             assert inputs is not None
@@ -171,7 +127,7 @@ class Solve:
             in_all_rows = with_unjudged(decision, reasons, safe)
             fallback = None if fallback is None else with_unjudged(fallback, reasons, safe)
             everywhere = solved.in_all_rows(in_all_rows)
-        self._save(inputs, everywhere, in_all_rows, fallback)
+        save_solution(self.out, inputs, self.level, everywhere, in_all_rows, fallback)
         self._print_actions(inputs, in_all_rows, fallback)
         self._print_tables(inputs, solved, decision, rule)
         self._print_bad_rows(inputs)
@@ -191,50 +147,22 @@ class Solve:
         )
         fallback = None if rule is None else rowwise
         policies = {"best_policy": decision.probabilities}
-        self._save(inputs, Solved(policies, {}, {"levels": list(self.level)}, policy, policy), decision, fallback)
+        solved = Solved(policies, {}, {"levels": list(self.level)}, policy, policy)
+        save_solution(self.out, inputs, self.level, solved, decision, fallback)
         self._print_actions(inputs, decision, fallback)
         self._print_files(inputs)
         self._print_bad_rows(inputs)
-
-    def _save(
-        self, inputs: DecisionInputs | None, solved: Solved, decision: Decision, fallback: Decision | None
-    ) -> None:
-        """Write policy.safetensors, certificate.json and, for states of a table, decisions.csv."""
-        from cautious.io.arrays import FORMAT, save_json, save_tensors
-
-        decisions = {
-            "action": decision.action,
-            "caution": decision.caution,
-            "ordinary_policy": decision.ordinary.contiguous(),
-            "disagreement": decision.disagreement,
-        }
-        if fallback is not None:
-            decisions["fallback_action"] = fallback.action
-        files = {"policy.safetensors": save_tensors(self.out / "policy.safetensors", solved.policies | decisions)}
-        certificates = {
-            name: {part: _with_nulls(getattr(certificate, part).tolist()) for part in ("lower", "upper", "gap")}
-            for name, certificate in solved.certificates.items()
-        }
-        record = {"format": FORMAT, "solution": solved.record, "certificates": certificates}
-        estimated = next((certificate.estimated for certificate in solved.certificates.values()), None)
-        if estimated is not None:
-            record["estimated"] = str(estimated)
-        save_json(self.out / "certificate.json", record, files)
-        if inputs is not None and inputs.columns is not None:
-            write_decisions(self.out / DECISIONS, inputs, self.level, decision, fallback)
-        else:
-            (self.out / DECISIONS).unlink(missing_ok=True)  # an earlier call may have left one, about other states
 
     def _print_tables(
         self, inputs: DecisionInputs | None, solved: Solved, decision: Decision, rule: tuple[int, float] | None
     ) -> None:
         """Print how good the decisions are and how far from ordinary ones, and where the files are."""
         from cautious.cli.console import console, plural, say
+        from cautious.cli.solution_tables import caution_table, certificate_table, disagreement_table
 
         console.print(certificate_table(self.level, solved.certificates))
-        estimated = next((certificate.estimated for certificate in solved.certificates.values()), None)
-        if estimated is not None:
-            say(f"these bounds are about the estimated world only: {estimated}.")
+        if solved.estimated is not None:
+            say(f"these bounds are about the estimated world only: {solved.estimated}.")
         console.print(caution_table(self.level, decision.caution))
         has_unit = inputs is not None and inputs.belief.familiar is not None
         console.print(disagreement_table(decision.disagreement, has_unit))
@@ -249,7 +177,7 @@ class Solve:
         """Print where the files are."""
         from cautious.cli.console import say
 
-        say(f"wrote {self.out / 'policy.safetensors'} and {self.out / 'certificate.json'}")
+        say(f"wrote {self.out / POLICY} and {self.out / CERTIFICATE}")
         if inputs is not None and inputs.columns is not None:
             say(f"decisions, row by row: {self.out / DECISIONS}")
 
@@ -258,6 +186,7 @@ class Solve:
         import torch
 
         from cautious.cli.console import console
+        from cautious.cli.solution_tables import actions_table
 
         actions, rules = decision.action.reshape(len(self.level), -1), self.level
         if fallback is not None:
@@ -288,10 +217,10 @@ class Solve:
 
         if self.fallback is None:
             if self.threshold is not None or self.at_most is not None:
-                raise InvalidInputError("threshold and at_most need --fallback ACTION, which is not given.")
+                raise InvalidInputError("--threshold and --at-most need --fallback ACTION, which is not given.")
             return None
         if self.threshold is not None and self.at_most is not None:
-            raise InvalidInputError("threshold and at_most exclude each other; give one of them.")
+            raise InvalidInputError("--threshold and --at-most exclude each other; give one of them.")
         names = None if inputs is None else inputs.belief.actions
         is_number = self.fallback.isdecimal() and self.fallback not in (names or ())
         number = parse_action(int(self.fallback) if is_number else self.fallback, names)
@@ -300,7 +229,7 @@ class Solve:
         familiar = None if inputs is None else inputs.belief.familiar
         if familiar is None:
             raise InvalidInputError(
-                "threshold is missing: no familiar states were held out to derive it from; give one, in units of the reward."
+                "--threshold is missing: no familiar states were held out to derive it from; give one, in units of the reward."
             )
         return number, 1.0 if self.at_most is None else familiar.threshold(self.at_most)
 
@@ -335,7 +264,7 @@ class Solve:
             return None
         if self.regime == "single-state":
             raise InvalidInputError(
-                f"regime={self.regime!r} excludes --mdp: in an MDP models are ranked over all states. Leave one of the two out."
+                f"--regime {self.regime} excludes --mdp: in an MDP models are ranked over all states. Leave one of the two out."
             )
         return load_mdp(self.mdp)
 
@@ -409,129 +338,3 @@ class Solve:
         solved = best.reshape(len(self.level), *best.shape[-2:])
         pair = with_baseline(solved, parse_levels(self.level), rewards, mdp)
         return Solved(policies, certificates, solution.record, *pair)
-
-
-def write_decisions(
-    path: Path, inputs: DecisionInputs, levels: Sequence[str], decision: Decision, fallback: Decision | None = None
-) -> None:
-    """Write the table's rows, each with what is new about it, the models' disagreement and the decisions.
-
-    The decisions are the ordinary action, and each level's action with its caution.
-
-    Args:
-        path: The file to write.
-        inputs: The table.
-        levels: L of them.
-        decision: Of these levels, [L, S], or of a single level, [S].
-        fallback: Of the fallback rule, [S].
-    """
-    import csv
-
-    from cautious.io.atomic import atomic_write
-
-    table, columns = inputs.table, inputs.columns
-    assert table is not None
-    assert columns is not None
-
-    def named(actions: Sequence[int]) -> list[str]:
-        names = columns.actions or [str(number) for number in range(decision.ordinary.shape[-1])]
-        return [UNDECIDED if action < 0 else names[action] for action in actions]
-
-    def numbers(values: Sequence[float], digits: int) -> list[str]:
-        return ["" if math.isnan(value) else f"{value:.{digits}f}" for value in values]
-
-    added = {"new": ["; ".join(remarks) for remarks in columns.remarks(table)]}
-    added["not judged"] = list(decision.reasons) or [""] * len(table)
-    ordinary = decision.ordinary.reshape(len(levels), -1, decision.ordinary.shape[-1])[0]  # the same for every level
-    added["disagreement"] = numbers(decision.disagreement.tolist(), 3)
-    usual = named(ordinary.nan_to_num().argmax(dim=1).tolist())
-    added["ordinarily"] = ["" if reason else name for name, reason in zip(usual, added["not judged"], strict=True)]
-    actions, caution = (part.reshape(len(levels), -1).tolist() for part in (decision.action, decision.caution))
-    for level, level_actions, level_caution in zip(levels, actions, caution, strict=True):
-        added[f"decided {level}"] = named(level_actions)
-        added[f"caution {level}"] = numbers(level_caution, 4)
-    if fallback is not None:
-        added["decided with fallback"] = named(fallback.action.tolist())
-
-    # A feature or an outcome of the user's may have one of these names; it is theirs.
-    taken = {*(feature.name for feature in columns.features), *(columns.others or ())}
-    added = {f"{name} (cautious)" if name in taken else name: cells for name, cells in added.items()}
-    # A table that this command wrote before has these columns already: replace them.
-    kept = {name: table.read(name).texts() for name in table.header if name not in added}
-
-    def write(target: Path) -> None:
-        with target.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow([*kept, *added])
-            writer.writerows(zip(*kept.values(), *added.values(), strict=True))
-
-    atomic_write(path, write)
-
-
-def _with_nulls(values: Any) -> Any:
-    """Numbers for JSON, which has no NaN: of rows that could not be judged."""
-    if isinstance(values, list):
-        return [_with_nulls(value) for value in values]
-    return None if math.isnan(values) else values
-
-
-def actions_table(
-    rules: Sequence[str], actions: Tensor, ordinary: Tensor, num_actions: int, names: Sequence[str] | None
-) -> Table:
-    """In how many states each action is taken ordinarily [S] and by each of L rules, actions [L, S]; -1 is undecided."""
-    from cautious.cli.console import make_table
-
-    counts = [(each + 1).bincount(minlength=num_actions + 1).tolist() for each in (ordinary, *actions)]
-    labels = [UNDECIDED, *([str(number) for number in range(num_actions)] if names is None else names)]
-    rows = [
-        (label, *(f"{count:,}" for count in row))
-        for label, *row in zip(labels, *counts, strict=True)
-        if any(row) or (num_actions <= 20 and label != UNDECIDED)
-    ]
-    rows = [*rows[1:], rows[0]] if any(count[0] for count in counts) else rows
-    return make_table("number of states per action", ("action", "ordinarily", *rules), rows, text_columns=("action",))
-
-
-def certificate_table(levels: Sequence[str], certificates: Mapping[str, Certificate]) -> Table:
-    """One row per level and policy: its exact value, the bound for every policy, the gap (means, if there is one per state)."""
-    from cautious.cli.console import make_table
-
-    rows = []
-    for number, level in enumerate(levels):
-        for name, certificate in certificates.items():
-            parts = (certificate.lower, certificate.upper, certificate.gap)
-            means = [float(part.reshape(len(levels), -1)[number].mean()) for part in parts]
-            rows.append((level, name, *(f"{mean:.6f}" for mean in means)))
-    headings = ("level", "policy", "value (lower)", "bound for all (upper)", "gap")
-    return make_table("distance from the best possible policy", headings, rows, text_columns=headings[:2])
-
-
-def caution_table(levels: Sequence[str], caution: Tensor) -> Table:
-    """How much each level departs from the ordinary policy: caution [S], or [L, S]."""
-    from cautious.cli.console import make_table
-
-    rows = []
-    for level, values in zip(levels, caution.reshape(len(levels), -1), strict=True):
-        high = int((values > 0.5).sum())
-        numbers = (f"{float(values.mean()):.3f}", f"{float(values.max()):.3f}", f"{high:,}")
-        rows.append((level, f"{len(values):,}", *numbers))
-    return make_table(
-        "distance from ordinary behaviour",
-        ("level", "states", "mean caution", "maximum", "states above 0.5"),
-        rows,
-        text_columns=("level",),
-        caption="caution: 0 acts as usual, 1 entirely differently",
-    )
-
-
-def disagreement_table(disagreement: Tensor, has_unit: bool) -> Table:
-    """How much the models differ, [S]; in units of familiar states if the belief has that unit."""
-    from cautious.cli.console import make_table
-
-    row = [f"{len(disagreement):,}", f"{float(disagreement.median()):.3g}", f"{float(disagreement.max()):.3g}"]
-    headings = ["states", "median", "maximum"]
-    if has_unit:
-        row.append(f"{int((disagreement > 1).sum()):,}")
-        headings.append("states above 1")
-    unit = "95 % of familiar states are below 1" if has_unit else "in units of the reward"
-    return make_table("disagreement of the models", headings, [row], caption=unit)

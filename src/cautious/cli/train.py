@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
+from rich.table import Table
+
+from cautious.cli.console import as_typed, console, make_table, plural, progress_bar, say, warn
+from cautious.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from torch import Tensor
 
     from cautious.beliefs.datasets.schema import TableSchema
@@ -61,6 +64,8 @@ class Train:
     further column that says that it was empty; new rows may then be empty there, too."""
     out: Path = Path("belief")
     """Folder of the belief; it also holds unfinished training."""
+    overwrite: bool = False
+    """Replace a belief that is in that folder. It stays as it is until the new one is complete."""
     num_models: int = 100
     """M; at least the n of the levels you plan to use."""
     num_epochs: int = 100
@@ -88,8 +93,6 @@ class Train:
 
     def run(self) -> None:
         """Read, train, save, print the diagnosis."""
-        from cautious.cli.console import console, plural, progress_bar, say
-
         with progress_bar("training") as progress:
             belief = self._train(progress)
         models, actions = plural(belief.num_models, "model"), plural(belief.num_actions, "action")
@@ -97,7 +100,7 @@ class Train:
         if belief.diagnosis is not None:
             console.print(diagnosis_table(belief.diagnosis))
             for concern in belief.diagnosis.concerns:
-                say(f"warning: {concern}")
+                say(f"warning: {as_typed(concern, vars(self))}")
         say(f"belief: {self.out}   decide with it: cautious solve --belief {self.out} --states FILE")
 
     def _train(self, progress: Progress) -> RewardEnsemble:
@@ -109,21 +112,20 @@ class Train:
         from cautious.beliefs.ensemble import DESCRIPTION
         from cautious.beliefs.fit import fit_ensemble
         from cautious.beliefs.training.estimate import LongTrainingWarning
-        from cautious.cli.console import say
-        from cautious.errors import InvalidInputError
         from cautious.experiments.executors.executor import open_executor
         from cautious.validation import as_folder
 
         folder = as_folder(self.out, "out")
-        if (folder / DESCRIPTION).exists():
-            raise InvalidInputError(f"out={str(folder)!r} already holds a belief; choose another folder, or delete it.")
+        if (folder / DESCRIPTION).exists() and not self.overwrite:
+            raise InvalidInputError(
+                f"out={str(folder)!r} already holds a belief; choose another folder, or replace it with --overwrite."
+            )
         columns, *dataset = self._dataset()
         outcome = {"action": self.action, "reward": self.reward, "rewards": list(self.rewards)}
         with warnings.catch_warnings(), open_executor(self.engine, self.address) as executor:
             warnings.simplefilter("always", LongTrainingWarning)
-            warnings.showwarning = lambda message, *_, **__: say(
-                f"warning: {message}"
-            )  # before the training, not after
+            # Printed before the training, not after it.
+            warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
             warnings.simplefilter("ignore", BeliefWarning)  # `run` prints the same concerns with the diagnosis
             belief = fit_ensemble(
                 *dataset,
@@ -143,7 +145,7 @@ class Train:
             )
         if columns is not None:
             belief.settings |= {KEPT_AS: columns.described(), OUTCOME_KEPT_AS: outcome}
-        belief.save(folder)
+        belief.save(folder)  # an earlier belief counts until the last file of this one is written
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         return belief
 
@@ -153,27 +155,24 @@ class Train:
         from cautious.beliefs.datasets.files import are_tables, read_tables
         from cautious.beliefs.datasets.learn_table import Missing, learn_log
         from cautious.beliefs.datasets.schema import OutcomeColumns
-        from cautious.cli.console import console, warn
-        from cautious.errors import InvalidInputError
 
         if self.data and are_tables(self.data):
             outcome = OutcomeColumns(self.action, self.reward, self.rewards)
             learned, rewards = learn_log(read_tables(self.data), outcome, self.ignore, Missing(self.missing))
             console.print(columns_table(learned.schema, rewards))
             for note in learned.notes:
-                warn(note)
+                warn(as_typed(note, vars(self)))
             return learned.schema, learned.states, rewards
         if self.action is not None or self.reward is not None or self.rewards or self.ignore:
             raise InvalidInputError(
-                "action, reward, rewards and ignore are columns of a table (.csv, .parquet); arrays have none. Leave them out."
+                "--action, --reward, --rewards and --ignore are columns of a table (.csv, .parquet); arrays have none. Leave "
+                "them out."
             )
         return None, *load_dataset(self.data)
 
 
 def columns_table(columns: TableSchema, rewards: Tensor) -> Table:
     """How each column of a table was read, and how often each action was tried: rewards [S, A]."""
-    from cautious.cli.console import make_table, plural
-
     rows = []
     for feature in columns.features:
         if feature.texts is None:
@@ -191,8 +190,6 @@ def columns_table(columns: TableSchema, rewards: Tensor) -> Table:
 
 def diagnosis_table(diagnosis: Diagnosis) -> Table:
     """Errors and disagreement of a belief on held-out familiar states and on synthetic novel ones."""
-    from cautious.cli.console import make_table, plural
-
     rows = {
         "error of each action's mean reward": diagnosis.reward_deviation,
         "error of the models' mean": diagnosis.error,

@@ -8,11 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
+from rich.columns import Columns
+from rich.live import Live
+from rich.panel import Panel
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from cautious.cli.console import console, make_table, progress_bars, say
+from cautious.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from rich.columns import Columns
-    from rich.table import Table
-
     from cautious.experiments.demos.rollouts import Drive
 
 
@@ -48,10 +54,6 @@ class Watch:
         """Solve both levels for the belief, then drive."""
         import time
 
-        from rich.live import Live
-
-        from cautious.cli.console import console, progress_bars, say
-        from cautious.errors import InvalidInputError
         from cautious.experiments.demos.rollouts import drive_both, trained_belief
         from cautious.ops.risk import KofN
         from cautious.report.driving.animation import save_gif
@@ -65,7 +67,7 @@ class Watch:
                 raise InvalidInputError(
                     f"gif={self.gif} must be a file name that ends in .gif, the only format that is written."
                 )
-            check_folder(self.gif.parent, "gif's folder")
+            check_folder(self.gif.parent, "folder of --gif")
         levels = [KofN.parse(self.level), KofN.parse(self.against)]
         with progress_bars() as progress:
             ensemble = trained_belief(self.belief)
@@ -84,7 +86,6 @@ class Watch:
 
 def hits_table(drives: Sequence[Drive]) -> Table:
     """What was hit while watching, and on the long run."""
-    from cautious.cli.console import make_table
     from cautious.experiments.demos.rollouts import LONG
 
     rows = []
@@ -106,11 +107,6 @@ def hits_table(drives: Sequence[Drive]) -> Table:
 
 def drive_columns(drives: Sequence[Drive], step: int) -> Columns:
     """All drives after `step` steps, side by side."""
-    from rich.columns import Columns
-    from rich.panel import Panel
-    from rich.style import Style
-    from rich.text import Text
-
     from cautious.report.driving.animation import caption, terminal_lines
 
     panels = []

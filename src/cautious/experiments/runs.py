@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -17,36 +17,47 @@ from cautious.beliefs.training.state import TrainingSettings
 from cautious.experiments.executors.executor import Executor
 from cautious.experiments.store import Store
 from cautious.io.arrays import check_json, checksum_of, load_json
-from cautious.progress import Progress, TitledProgress
+from cautious.progress import TitledProgress, titled
 
 
-def load_stage_belief(store: Store, stage: str) -> RewardEnsemble:
-    """The ensemble of a finished stage, from the folder of the same name; it must be the one that was trained there."""
-    # A run that was stopped between finishing the stage and removing its checkpoints left them behind.
-    shutil.rmtree(_checkpoints(store, stage), ignore_errors=True)
-    description = f"{stage}/{DESCRIPTION}"
-    check_json(store.folder / description, store.recorded_checksum(stage, description))
-    return RewardEnsemble.load(store.folder / stage)
+class RunContext(NamedTuple):
+    """What every part of a run needs."""
+
+    store: Store
+    executor: Executor
+    device: torch.device | str
+    progress: TitledProgress | None
 
 
-def train_stage_belief(
-    store: Store,
+def load_or_train(
+    run: RunContext,
     stage: str,
-    problem: ImageTrainingProblem | DrivingTrainingProblem,
+    make_problem: Callable[[], ImageTrainingProblem | DrivingTrainingProblem],
     settings: TrainingSettings,
     *,
     count_name: str,
-    executor: Executor,
-    device: torch.device | str,
-    progress: Progress | None,
+    title: str,
 ) -> RewardEnsemble:
-    """Train the models of a stage, resuming from checkpoints in the run's folder; save them in the folder `stage`.
+    """The ensemble of a stage: loaded if the run has it, trained if not.
 
-    The numbers of the stage are how training went, and under `count_name` how many samples it had.
+    Training resumes from checkpoints in the run's folder; the models are saved in the folder `stage`. The numbers of the stage
+    are how training went.
+
+    Args:
+        run: Where, and by what.
+        stage: Its name.
+        make_problem: Builds what is trained; called only if it is.
+        settings: How.
+        count_name: Under which name the stage keeps the number of samples.
+        title: Of the progress.
     """
-    checkpoints = _checkpoints(store, stage)
+    if run.store.has(stage):
+        return load_stage_belief(run.store, stage)
+    checkpoints = _checkpoints(run.store, stage)
     resumed = checkpoints.exists()  # then `seconds` are not those of the whole training
-    training = executor.train(problem, settings, device=device, checkpoint_dir=checkpoints, progress=progress)
+    progress = titled(run.progress, title)
+    problem = make_problem()
+    training = run.executor.train(problem, settings, device=run.device, checkpoint_dir=checkpoints, progress=progress)
     models, losses = training.models, training.models.losses.double()
     ensemble = RewardEnsemble(problem.network, models.parameters, models.losses, asdict(settings))
     numbers = {
@@ -57,8 +68,17 @@ def train_stage_belief(
         "loss_median": float(losses.median()),
         "loss_largest": float(losses.max()),
     }
-    save_stage_belief(store, stage, ensemble, numbers)
+    save_stage_belief(run.store, stage, ensemble, numbers)
     return ensemble
+
+
+def load_stage_belief(store: Store, stage: str) -> RewardEnsemble:
+    """The ensemble of a finished stage, from the folder of the same name; it must be the one that was trained there."""
+    # A run that was stopped between finishing the stage and removing its checkpoints left them behind.
+    shutil.rmtree(_checkpoints(store, stage), ignore_errors=True)
+    description = f"{stage}/{DESCRIPTION}"
+    check_json(store.folder / description, store.recorded_checksum(stage, description))
+    return RewardEnsemble.load(store.folder / stage)
 
 
 def save_stage_belief(store: Store, stage: str, ensemble: RewardEnsemble, numbers: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ SETTINGS_TABLE = "parameters_last_action_std"
 """The ninth table, of training settings; its cells are no percentages."""
 
 DRIVING_MODEL_EPOCH = 25 * 60 / 51_200
-"""Seconds of training a driving model for one epoch, appendix B.2: 25 minutes a model, 833 CPU-hours for all (835 in all)."""
+"""Seconds of training a driving model for one epoch, appendix B.2: 25 minutes per model, 833 CPU-hours for all (835 in all)."""
 IMAGE_HOURS, DRIVING_HOURS = 300, 835
 """GPU-hours of all the image experiments, and CPU-hours of driving (appendix B)."""
 DRIVING_SOLVE = 180.0

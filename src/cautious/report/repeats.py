@@ -39,12 +39,10 @@ class Tally:
     @property
     def words(self) -> str:
         """The count in words."""
-        if all(verdict.observation for verdict in self.verdicts.values()):
-            return "observation"
         if not self.judged:
-            return "not run"
+            return next(iter(self.verdicts.values())).word
         rest = len(self.verdicts) - self.judged
-        return f"{self.reproduced} of {self.judged}" + (f" ({rest} not run)" if rest else "")
+        return f"{self.reproduced} of {self.judged}" + (f" ({rest} without a verdict)" if rest else "")
 
 
 def tallied(ledgers: Mapping[int, Sequence[ClaimResult]]) -> list[Tally]:

@@ -202,7 +202,7 @@ def _what_was_left_out(
     if left_out:
         beyond_help = {cell.row for cell in left_out if cell.what != EMPTY or cell.column not in features}
         only_holes = len({cell.row for cell in left_out} - beyond_help)
-        more = f' missing="indicator" (--missing indicator) would keep {only_holes:,} of them.' if only_holes else ""
+        more = f' missing="indicator" would keep {only_holes:,} of them.' if only_holes else ""
         if not num_rows:
             raise BadFileError(f"{bad_rows(left_out, table)}; none is left to learn from.{more}")
         notes.append(f"{bad_rows(left_out, table)}; {num_rows:,} are learned from.{more}")

@@ -143,9 +143,8 @@ class Feature:
         """The number of each cell among the known texts; one more where it is none of them."""
         assert self.texts is not None
         known = {text: number for number, text in enumerate(self.texts)}
-        folded = {
-            text.casefold(): number for number, text in enumerate(self.texts)
-        }  # a frame's True is a file's "true"
+        # A frame's True is a file's "true".
+        folded = {text.casefold(): number for number, text in enumerate(self.texts)}
         return [
             folded.get(str(cell).casefold(), len(known))
             if isinstance(cell, (bool, np.bool_))

@@ -81,7 +81,7 @@ def advice(job: TrainingJob) -> str | None:
 
 
 def suggested_batch(num_samples: int) -> int:
-    """A power of two that gives about `STEPS_PER_EPOCH` steps an epoch, 64 at least.
+    """A power of two that gives about `STEPS_PER_EPOCH` steps per epoch, at least 64.
 
     >>> suggested_batch(1000), suggested_batch(100_000), suggested_batch(10_000_000)
     (64, 128, 4096)

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.fixed_shapes import filled_up
-from cautious.beliefs.kernels import triton_available
 from cautious.beliefs.training.state import (
     BETA_1,
     BETA_2,
@@ -37,7 +36,7 @@ from cautious.beliefs.training.state import (
 from cautious.parallel import freed_memory_kept, parallel_map
 from cautious.progress import Progress, ProgressTracker
 from cautious.seeding import derive_seed
-from cautious.validation import parse_count
+from cautious.validation import parse_count, triton_available
 
 CHECKPOINT_SECONDS = 20.0
 """About how much work an interruption may cost at most."""

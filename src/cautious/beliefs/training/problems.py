@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.kernels import triton_available
 from cautious.beliefs.networks.driving import DrivingNetwork, PairInputs, backward, forward
 from cautious.beliefs.networks.image import ImageNetwork, as_images
 from cautious.beliefs.networks.module import MODELS_PER_CALL, ModuleNetwork
@@ -19,7 +18,7 @@ from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.beliefs.training.state import MiniBatch, TrainingSettings, TrainState
 from cautious.errors import InvalidInputError
 from cautious.io.arrays import fingerprint_of
-from cautious.validation import as_float_tensor, check_finite, check_shape, check_size
+from cautious.validation import as_float_tensor, check_finite, check_shape, check_size, triton_available
 from cautious.worlds.driving import DrivingWorld, driving_world
 
 if TYPE_CHECKING:
@@ -128,12 +127,12 @@ class ModuleTrainingProblem:
 
     def loss_and_gradient(self, parameters: Tensor, batch: MiniBatch) -> tuple[Tensor, Tensor]:
         """`squared_error` of each model on its own batch, and its gradient: [M, P], [M, B] -> [M], [M, P]."""
-        parts = []
-        for weights, samples in zip(
-            parameters.split(MODELS_PER_CALL), batch.samples.split(MODELS_PER_CALL), strict=True
-        ):  # on the CPU there is always one part
-            inputs, targets = self._inputs[samples], self._rewards[samples]
-            parts.append(self.network.gradient(weights, inputs, targets, self._loss))
+        # On the CPU there is always one part.
+        calls = zip(parameters.split(MODELS_PER_CALL), batch.samples.split(MODELS_PER_CALL), strict=True)
+        parts = [
+            self.network.gradient(weights, self._inputs[samples], self._rewards[samples], self._loss)
+            for weights, samples in calls
+        ]
         if len(parts) == 1:
             return parts[0]
         losses, gradients = zip(*parts, strict=True)
@@ -255,9 +254,7 @@ class DrivingTrainingProblem:
     num_parameters = DrivingNetwork.num_parameters
     uses_help_bit = False
     models_per_call = DrivingNetwork.block["cpu"][0]  # what a core's cache holds
-    shard_size: Mapping[str, int] = MappingProxyType(
-        {"cpu": models_per_call, "cuda": 2048}
-    )  # enough to keep a GPU busy
+    shard_size: Mapping[str, int] = MappingProxyType({"cpu": models_per_call, "cuda": 2048})  # enough for a GPU
 
     def __init__(self, world: DrivingWorld, device: torch.device | None = None) -> None:
         """Take the training pairs of a familiar world."""

@@ -21,7 +21,7 @@ from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import InvalidInputError
 from cautious.evaluation.driving_safety import safety_statistics
 from cautious.experiments.executors.executor import Executor, LocalExecutor
-from cautious.experiments.runs import load_stage_belief, save_stage_belief, train_stage_belief
+from cautious.experiments.runs import RunContext, load_or_train, save_stage_belief
 from cautious.experiments.store import StageResult, Store, as_lists, hardware_name
 from cautious.ops.risk import KofN
 from cautious.progress import ProgressTracker, TitledProgress, titled
@@ -141,66 +141,39 @@ def run_driving(
         belief: Models to use instead of training some, for probabilities below 1; those of `packaged_experiment`.
     """
     store = Store.create(folder, "driving", experiment.as_settings())
-    executor = executor or LocalExecutor()
+    run = RunContext(store, executor or LocalExecutor(), device, progress)
     with store.locked():
         if belief is not None and not store.has("belief"):
             save_stage_belief(store, "belief", belief, {"origin": "comes with the package"})
         missing = [p for p in experiment.probabilities if not store.has(stage_name(p))]
         # All p < 1 share one belief; p = 1 has its own, because its familiar world has fewer pairs of states.
         groups = [group for group in ([p for p in missing if p < 1], [p for p in missing if p == 1]) if group]
-        executor.run_all(
-            [partial(_run_probabilities, experiment, group, store, device, progress, executor) for group in groups]
-        )
+        run.executor.run_all([partial(_run_probabilities, experiment, group, run) for group in groups])
     return store
 
 
-def _run_probabilities(
-    experiment: DrivingExperiment,
-    probabilities: list[float],
-    store: Store,
-    device: torch.device | str,
-    progress: TitledProgress | None,
-    executor: Executor,
-) -> None:
+def _run_probabilities(experiment: DrivingExperiment, probabilities: list[float], run: RunContext) -> None:
     """Train the belief that these probabilities share, then solve and measure at each."""
-    ensemble = load_or_train_driving(experiment, store, probabilities[0], device, progress, executor)
-    inputs = DrivingStageInputs(experiment, ensemble, store if executor.is_local else None)
+    certain = probabilities[0] == 1
+    settings = replace(experiment.training, num_epochs=experiment.certain_epochs) if certain else experiment.training
+    ensemble = load_or_train(
+        run,
+        "belief-certain" if certain else "belief",
+        partial(DrivingTrainingProblem.familiar, probabilities[0]),
+        settings,
+        count_name="num_pairs",
+        title="training, p = 1" if certain else "training",
+    )
+    inputs = DrivingStageInputs(experiment, ensemble, run.store if run.executor.is_local else None)
     title = f"solving, p = {', '.join(f'{p:g}' for p in probabilities)}"
-    solved = executor.map(solve_stage, inputs, probabilities, device="cpu", title=title, progress=progress)
+    solved = run.executor.map(solve_stage, inputs, probabilities, device="cpu", title=title, progress=run.progress)
     for probability, (numbers, arrays) in solved:
-        store.save(stage_name(probability), numbers, arrays)
+        run.store.save(stage_name(probability), numbers, arrays)
 
 
 def stage_name(probability: float) -> str:
     """The stage that holds the results for one appearance probability."""
     return f"novel-p{probability:g}"
-
-
-def load_or_train_driving(
-    experiment: DrivingExperiment,
-    store: Store,
-    probability: float,
-    device: torch.device | str = "cpu",
-    progress: TitledProgress | None = None,
-    executor: Executor | None = None,
-) -> RewardEnsemble:
-    """The belief for one p: loaded if the run has it, trained if not."""
-    certain = probability == 1
-    stage = "belief-certain" if certain else "belief"
-    if store.has(stage):
-        return load_stage_belief(store, stage)
-    problem = DrivingTrainingProblem.familiar(probability)
-    settings = replace(experiment.training, num_epochs=experiment.certain_epochs) if certain else experiment.training
-    return train_stage_belief(
-        store,
-        stage,
-        problem,
-        settings,
-        count_name="num_pairs",
-        executor=executor or LocalExecutor(),
-        device=device,
-        progress=titled(progress, "training, p = 1" if certain else "training"),
-    )
 
 
 class DrivingStageInputs(NamedTuple):

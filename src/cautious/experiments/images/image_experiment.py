@@ -24,7 +24,7 @@ from cautious.errors import InvalidInputError, MissingFileError
 from cautious.evaluation.image_behaviour import behaviour, behaviour_of_networks, frequencies, frequencies_by_label
 from cautious.experiments.executors.executor import Executor, LocalExecutor
 from cautious.experiments.images.settings import EnsembleVariant, ImageExperiment
-from cautious.experiments.runs import load_stage_belief, train_stage_belief
+from cautious.experiments.runs import RunContext, load_or_train
 from cautious.experiments.store import StageResult, Store, as_lists, hardware_name
 from cautious.io.arrays import fingerprint_of
 from cautious.ops.risk import KofN
@@ -72,11 +72,9 @@ def run_images(
     images = load_data(experiment, data)
     settings = {**experiment.as_settings(), "data": images.described()}
     store = Store.create(folder, experiment.task, settings, images.origins())
-    executor = executor or LocalExecutor()
+    run = RunContext(store, executor or LocalExecutor(), device, progress)
     with store.locked():
-        executor.run_all(
-            [partial(_run_variant, experiment, each, store, images, device, progress, executor) for each in variants]
-        )
+        run.executor.run_all([partial(_run_variant, experiment, each, images, run) for each in variants])
     return store
 
 
@@ -90,26 +88,24 @@ def _chosen_variants(experiment: ImageExperiment, only: Sequence[str] | None) ->
     return [variant for name, variant in by_name.items() if only is None or name in only]
 
 
-def _run_variant(
-    experiment: ImageExperiment,
-    variant: EnsembleVariant,
-    store: Store,
-    images: ImageData,
-    device: torch.device | str,
-    progress: TitledProgress | None,
-    executor: Executor,
-) -> None:
+def _run_variant(experiment: ImageExperiment, variant: EnsembleVariant, images: ImageData, run: RunContext) -> None:
     """Train the variant's ensemble and run its stages, as far as they are missing."""
-    missing = [stage for stage in stages_of(experiment, variant, images) if not store.has(stage.name)]
+    missing = [stage for stage in stages_of(experiment, variant, images) if not run.store.has(stage.name)]
     if not missing:
         return
-    ensemble = load_or_train_variant(experiment, variant, store, images, device, progress, executor)
-    inputs = ImageStageInputs(experiment, ensemble, images.tests, device)
+    ensemble = load_or_train(
+        run,
+        f"belief-{variant.name}",
+        partial(training_problem, experiment, variant, images.train),
+        variant.training,
+        count_name="num_images",
+        title=f"training, {variant.name}",
+    )
+    inputs = ImageStageInputs(experiment, ensemble, images.tests, run.device)
     title = f"solving, {variant.name}"
-    for stage, (numbers, arrays) in executor.map(
-        run_stage, inputs, missing, device=device, title=title, progress=progress
-    ):
-        store.save(stage.name, numbers, arrays)
+    results = run.executor.map(run_stage, inputs, missing, device=run.device, title=title, progress=run.progress)
+    for stage, (numbers, arrays) in results:
+        run.store.save(stage.name, numbers, arrays)
 
 
 # The data
@@ -176,32 +172,6 @@ def cut(images: ImageSet, count: int | None) -> ImageSet:
 
 
 # The belief
-
-
-def load_or_train_variant(
-    experiment: ImageExperiment,
-    variant: EnsembleVariant,
-    store: Store,
-    images: ImageData,
-    device: torch.device | str,
-    progress: TitledProgress | None,
-    executor: Executor,
-) -> RewardEnsemble:
-    """The ensemble of a variant: loaded if the run has it, trained if not."""
-    stage = f"belief-{variant.name}"
-    if store.has(stage):
-        return load_stage_belief(store, stage)
-    problem = training_problem(experiment, variant, images.train)
-    return train_stage_belief(
-        store,
-        stage,
-        problem,
-        variant.training,
-        count_name="num_images",
-        executor=executor,
-        device=device,
-        progress=titled(progress, f"training, {variant.name}"),
-    )
 
 
 def training_problem(

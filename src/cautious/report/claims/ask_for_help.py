@@ -57,9 +57,8 @@ def between(low: float, high: float, first_only: bool) -> Rule:
 def rises_single_image(run: ImageRun, images: str) -> RuleResult:
     """Single-image help rises as k/N falls, from optim's upwards."""
     levels, optim = help_percent(run, images, Regime.SINGLE_STATE, run.main)
-    return falls(levels) and levels[
-        0
-    ] > optim, f"{format_levels(run.levels, levels, optim)} %; {_ratio_to_optim(levels[0], optim)}"
+    holds = falls(levels) and levels[0] > optim
+    return holds, f"{format_levels(run.levels, levels, optim)} %; {_ratio_to_optim(levels[0], optim)}"
 
 
 def close_to_paper(run: ImageRun, images: str) -> RuleResult:

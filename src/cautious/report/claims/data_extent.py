@@ -13,9 +13,9 @@ import scipy.stats
 import torch
 from torch import Tensor
 
-from cautious.report.claims.rules import Claim, ClaimResult, NotRunError, RuleResult, help_percent, within
+from cautious.report.claims.rules import Claim, ClaimResult, NotRunError, RuleResult, differences, help_percent, within
 from cautious.report.images.image_run import NOVEL, REGIMES, ImageRun, TableRow, our_cells
-from cautious.report.paper import PaperTable, paper_table
+from cautious.report.paper import paper_table
 from cautious.types import Regime
 
 
@@ -221,7 +221,7 @@ def _cells(run: ImageRun) -> Iterator[DrawsCell]:
 
 
 def percent_of_draws(run: ImageRun, regime: Regime, quantity: str, column: str) -> Tensor:
-    """Percent of the digits by mean probability, one value a draw."""
+    """Percent of the digits by mean probability, one value per draw."""
     names = finished_draws(run, "digits")
     return torch.tensor([_percent(run, name, regime, quantity, column) for name in names]).double()
 
@@ -232,16 +232,5 @@ def _percent(run: ImageRun, variant: str, regime: Regime, quantity: str, column:
 
 def _other_extents(whole: ImageRun) -> tuple[int, int]:
     """How many cells the tables have at 10 and 100 %, and how many of ours are farther off than the tolerance."""
-    apart = []
-    for table, regime in TABLES.items():
-        paper: PaperTable = paper_table(table)
-        for percent in (10, 100):
-            if whole.measured(f"extent-{percent}", "digits") is None:
-                raise NotRunError(f"{percent} % of the digits is missing")
-            for quantity, row in paper.cells[f"{percent} %"].items():
-                for column, printed in row.items():
-                    if column not in (*whole.levels, "optim"):
-                        continue
-                    ours = _percent(whole, f"extent-{percent}", regime, quantity, column)
-                    apart.append(abs(ours - printed.mean))
+    apart = [abs(mean) for table in TABLES for mean, _ in differences(whole, table, without=GROUP).values()]
     return len(apart), sum(each > POINTS for each in apart)

@@ -11,7 +11,7 @@ from cautious.experiments.driving.driving_experiment import stage_name
 from cautious.experiments.store import Store
 from cautious.ops.bounds import cumulative_regret_bound, optimality_gap
 from cautious.ops.risk import KofN
-from cautious.report.claims.rules import ClaimResult, levels_off, trained_on
+from cautious.report.claims.rules import NOT_JUDGED, RESUMED, ClaimResult, levels_off, trained_on
 from cautious.report.paper import DRIVING_MODEL_EPOCH, DRIVING_SOLVE
 
 FULL_SPEED = 2.9
@@ -52,7 +52,9 @@ def _falls(claim: str, says: str, numbers: dict[str, Any], name: str) -> ClaimRe
     ks = [KofN.parse(level).k for level in numbers["levels"]]
     means = values.mean(dim=1)
     if len(ks) < 2:
-        return ClaimResult(claim, says, None, f"not run: a single level, {numbers['levels'][0]}: {float(means[0]):.3f}")
+        return ClaimResult(
+            claim, says, None, f"a single level, {numbers['levels'][0]}: {float(means[0]):.3f}", NOT_JUDGED
+        )
     same = bool((means == means[0]).all())  # then there is no order to correlate with
     correlation = 0.0 if same else float(scipy.stats.spearmanr(ks, means.numpy()).statistic)
     cautious, ordinary = values[ks.index(min(ks))], values[ks.index(max(ks))]
@@ -76,6 +78,7 @@ def _full_speed(numbers: dict[str, Any]) -> list[ClaimResult]:
             f"{ordinary} and optim drive at full speed (at least {FULL_SPEED} of 2.9404); optim of the mean reward",
             min(slowest, of_mean) >= FULL_SPEED if level.k == level.n else None,
             f"{ordinary} {slowest:.3f} at least; optimum of the mean reward {of_mean:.3f}",
+            NOT_JUDGED,
         ),
         ClaimResult(
             "DR4, each network",
@@ -109,13 +112,13 @@ def _gap_under_bound(numbers: dict[str, Any], exact_value: torch.Tensor) -> Clai
 
 
 def _cost(store: Store, numbers: dict[str, Any]) -> ClaimResult:
-    """Seconds per model-epoch and seconds per solve, against 25 minutes a model and three minutes for 100 iterations."""
+    """Seconds per model-epoch and seconds per solve, against 25 minutes per model and three minutes for 100 iterations."""
     says = "833 CPU-hours for driving models, 3 minutes for 100 iterations"
     settings = store.manifest["settings"]["training"]
     if not store.has("belief") or "seconds" not in store.numbers("belief"):
         return ClaimResult("CO1", says, None, "training was not timed: it was not part of this run")
     if store.numbers("belief").get("resumed"):
-        return ClaimResult("CO1", says, None, "training was interrupted and resumed, so it was not timed as a whole")
+        return ClaimResult("CO1", says, None, RESUMED, NOT_JUDGED)
     training = store.numbers("belief")["seconds"] / (settings["num_models"] * settings["num_epochs"])
     solving = numbers["solve_seconds"]["queue"] / numbers["solve_seconds"]["members"]
     solving *= 100 / store.manifest["settings"]["num_iterations"]

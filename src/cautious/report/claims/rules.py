@@ -31,6 +31,10 @@ NUMBERS = "the paper's numbers"
 PRINTED = 0.01
 """The last decimal that the paper prints, in points: percentages that differ by less are equal at its precision."""
 Rule = Callable[[ImageRun, str], RuleResult]
+NOT_RUN, NOT_JUDGED, OBSERVATION = "not run", "not judged", "observation"
+"""Why a row of the ledger has no verdict: the run lacks what it is about; it was run, but at other sizes or levels than the
+rule is about; or the paper does not claim it, and the numbers are of interest beside a claim."""
+RESUMED = "training was interrupted and resumed, so it was not timed as a whole"
 LAST = 20
 """The mean over the last iterations is compared with that over as many before them (claim CV1)."""
 
@@ -42,16 +46,14 @@ class ClaimResult:
     claim: str
     says: str
     reproduced: bool | None
-    """None: this run says nothing about the claim, or it is an observation."""
+    """None: no verdict, for the reason that `without_verdict` names."""
     numbers: str
-    observation: bool = False
-    """Whether the paper does not claim it: the numbers are of interest beside a claim, and nothing is judged."""
+    without_verdict: str = NOT_RUN
 
     @property
     def word(self) -> str:
         """The result in words."""
-        words = {True: "reproduced", False: "not reproduced", None: "not run"}
-        return "observation" if self.observation else words[self.reproduced]
+        return {True: "reproduced", False: "not reproduced", None: self.without_verdict}[self.reproduced]
 
 
 class NotRunError(Exception):
@@ -87,17 +89,17 @@ class Claim:
         name = in_words(self.id, letters, self.part)
         if images == "letters" and images not in run.sets:
             return ClaimResult(name, self.says, None, "not run: no letters available")
+        if self.paper_variants is None and len(run.levels) < 2:
+            return ClaimResult(name, self.says, None, "not judged: a single level has no order", NOT_JUDGED)
         try:
-            if self.paper_variants is None and len(run.levels) < 2:
-                raise NotRunError("a single level has no order")
             reproduced, numbers = self.rule(run, images)
         except NotRunError as missing:
             return ClaimResult(name, self.says, None, f"not run: {missing}")
         numbers += _letters_note(run) if images == "letters" else ""
         if self.observation:
-            return ClaimResult(name, self.says, None, numbers, observation=True)
+            return ClaimResult(name, self.says, None, numbers, OBSERVATION)
         if self.paper_variants is not None and (other := run.unlike_paper(*self.paper_variants)):
-            return ClaimResult(name, self.says, None, f"not judged {other}; {numbers}")
+            return ClaimResult(name, self.says, None, f"not judged {other}; {numbers}", NOT_JUDGED)
         return ClaimResult(name, self.says, reproduced, numbers)
 
 
@@ -180,12 +182,12 @@ def within(tables: Sequence[str], quantities: Sequence[str], points: float) -> R
     return judge
 
 
-def differences(run: ImageRun, name: str) -> dict[tuple[str, ...], tuple[float, float]]:
-    """Ours minus the paper's in both readings, by cell: (table, group, quantity, column)."""
+def differences(run: ImageRun, name: str, without: str = "") -> dict[tuple[str, ...], tuple[float, float]]:
+    """Ours minus the paper's in both readings, by cell: (table, group, quantity, column), without one of the groups."""
     paper = paper_table(name)
     apart: dict[tuple[str, ...], tuple[float, float]] = {}
     for group, table_row in TABLE_ROWS[run.task.name][name].items():
-        for quantity, row in paper.cells[group].items():
+        for quantity, row in paper.cells[group].items() if group != without else ():
             ours = our_cells(run, table_row, quantity)
             if not ours:
                 raise NotRunError(f"stage {run.stage(table_row.variant, 'digits', table_row.bit)} is missing")
@@ -257,7 +259,8 @@ def levels_off(sampled_values: Mapping[str, Tensor]) -> ClaimResult:
     says = "the value under the sampled rewards levels off well before T = 100"
     num_iterations = min((values.shape[-1] for values in sampled_values.values()), default=0)
     if num_iterations < 3 * LAST:
-        return ClaimResult("CV1", says, None, f"{num_iterations} iterations are too few to tell")
+        why = NOT_JUDGED if num_iterations else NOT_RUN
+        return ClaimResult("CV1", says, None, f"{num_iterations} iterations are too few to tell", why)
     shares = {curve: _late_change(values) for curve, values in sampled_values.items()}
     worst = max(shares, key=lambda curve: shares[curve])
     text = f"largest change {100 * shares[worst]:.1f} % of a curve's range"
@@ -303,13 +306,11 @@ def image_cost(run: ImageRun) -> ClaimResult:
         return ClaimResult("CO1", says, None, "not run: training was not timed")
     numbers = run.store.numbers(stage)
     if numbers.get("resumed"):
-        return ClaimResult(
-            "CO1", says, None, "not judged: training was interrupted and resumed, so it was not timed as a whole"
-        )
+        return ClaimResult("CO1", says, None, RESUMED, NOT_JUDGED)
     hours = numbers["seconds"] / 3600
     training = run.settings["variants"][run.main]["training"]
     text = f"{hours:.2f} h" if hours >= 1 else f"{60 * hours:.1f} minutes"
     text += f" for {training['num_models']:,} models x {training['num_epochs']:,} epochs"
     text += f" on {trained_on(run.store, stage)}"
     judged = run.has_paper_sizes(run.main) and training["num_epochs"] >= 100
-    return ClaimResult("CO1", says, hours < paper_gpu_hours() if judged else None, text)
+    return ClaimResult("CO1", says, hours < paper_gpu_hours() if judged else None, text, NOT_JUDGED)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+
+from matplotlib.figure import Figure
 
 from cautious.experiments.images.settings import Setting
 from cautious.experiments.store import Store
@@ -112,26 +115,30 @@ def _sensitivity(run: ImageRun) -> dict[str, FigureEntry]:
 
 
 def _convergence(run: ImageRun) -> dict[str, FigureEntry]:
-    figures: dict[str, FigureEntry] = {}
-    for variant in _shown_variants(run):
-        for bit in run.bits:
-            caption = f"Value under the sampled k-of-N reward in each iteration{_words(variant, run)}{_bit(bit)}."
-            caption += " Thin: single runs. Bold: their mean. All-images regime above, single-image below."
-            ident = f"convergence{_suffix(variant, run)}{_bit_suffix(bit)}"
-            figures[ident] = (caption, partial(convergence_figure, variant=variant, bit=bit))
-    return figures
+    key = " Thin: single runs. Bold: their mean. All-images regime above, single-image below."
+    return _by_variant(
+        run, "convergence", "Value under the sampled k-of-N reward in each iteration", key, convergence_figure
+    )
 
 
 def _distributions(run: ImageRun) -> dict[str, FigureEntry]:
-    figures: dict[str, FigureEntry] = {}
     among = " among the labels" if run.task.help_action is not None else ""
-    dotted = f" Dotted: each policy's mean action index{among}." if run.task.weighted_loss else ""
-    for variant in _shown_variants(run):
-        for bit in run.bits:
-            caption = f"Actions that each policy takes on novel images{_words(variant, run)}{_bit(bit)}.{dotted}"
-            ident = f"actions{_suffix(variant, run)}{_bit_suffix(bit)}"
-            figures[ident] = (caption, partial(distribution_figure, variant=variant, bit=bit))
-    return figures
+    key = f" Dotted: each policy's mean action index{among}." if run.task.weighted_loss else ""
+    return _by_variant(run, "actions", "Actions that each policy takes on novel images", key, distribution_figure)
+
+
+def _by_variant(
+    run: ImageRun, ident: str, caption: str, key: str, draw: Callable[..., Figure]
+) -> dict[str, FigureEntry]:
+    """One figure for each ensemble, with help available and without; `key` says what its marks mean."""
+    return {
+        f"{ident}{_suffix(variant, run)}{_bit_suffix(bit)}": (
+            f"{caption}{_words(variant, run)}{_bit(bit)}.{key}",
+            partial(draw, variant=variant, bit=bit),
+        )
+        for variant in _shown_variants(run)
+        for bit in run.bits
+    }
 
 
 def _heat_maps(run: ImageRun) -> dict[str, FigureEntry]:

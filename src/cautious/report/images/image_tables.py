@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from cautious.report.claims.data_extent import (
     interval_of_mean,
     percent_of_draws,
 )
-from cautious.report.claims.rules import ClaimResult, help_percent
+from cautious.report.claims.rules import help_percent
 from cautious.report.images.image_run import (
     HELP,
     INDEX,
@@ -145,7 +145,7 @@ def _block(
     for reading, heading in READINGS.items():
         yield (group, quantity, heading, *(mean_and_spread(ours[reading][column]) for column in columns))
     printed = [paper.cell(group, quantity, column) for column in columns]
-    yield (group, quantity, "paper", *(_printed(cell) for cell in printed))
+    yield (group, quantity, "paper", *(printed_cell(cell) for cell in printed))
     yield (
         group,
         quantity,
@@ -157,7 +157,8 @@ def _block(
     )
 
 
-def _printed(cell: Printed | None) -> str:
+def printed_cell(cell: Printed | None) -> str:
+    """As the paper prints it; a dash where it prints nothing."""
     return ABSENT if cell is None else f"{cell.mean:.2f} ± {cell.spread:.2f}"
 
 
@@ -270,46 +271,3 @@ def _digits_over_draws(run: ImageRun) -> Table:
     return Table(
         "draws-digits", "Familiar digits, 1 % of the data: over draws", header, tuple(rows), note, num_labels=3
     )
-
-
-# Both units of the rewards: in tenths, and as the paper prints them (deviation D18)
-
-
-def units_table(tenths: ImageRun | None, printed: ImageRun | None, *, task: str = "help-if-available") -> Table:
-    """The paper's two tables of familiar digits, with both units of the rewards; a unit that was not run has dashes."""
-    rows: list[tuple[str, ...]] = []
-    levels = next(run for run in (tenths, printed) if run is not None).levels
-    for name, groups in TABLE_ROWS[task].items():
-        paper = paper_table(name)
-        for group, table_row in groups.items():
-            for quantity in paper.cells[group]:
-                where = (in_words(REGIMES[table_row.regime], group), quantity)
-                for words, run in (("tenths", tenths), ("as printed", printed)):
-                    cells: Cells = {} if run is None else our_cells(run, table_row, quantity)
-                    rows.append((*where, words, *_means(cells, levels)))
-                cell = {level: paper.cell(group, quantity, level) for level in levels}
-                printed_cells = (
-                    ABSENT if one is None else f"{one.mean:.2f} ± {one.spread:.2f}" for one in cell.values()
-                )
-                rows.append((*where, "the paper", *printed_cells))
-    note = "Percent of the 10,000 test digits by mean probability: mean ± standard deviation over ten runs."
-    header = ("images", "action", "rewards", *levels)
-    return Table("units", "Both units of the rewards beside the paper", header, tuple(rows), note, num_labels=3)
-
-
-def _means(cells: Cells, levels: Sequence[str]) -> list[str]:
-    return [mean_and_spread(cells["probability"][level]) if cells else ABSENT for level in levels]
-
-
-def units_ledger(tenths: Sequence[ClaimResult], printed: Sequence[ClaimResult]) -> Table:
-    """The claims of a task judged in both units; claims that hardly depend on it (CV1, CO1) are left out."""
-    both: dict[str, list[ClaimResult | None]] = {verdict.claim: [verdict, None] for verdict in tenths}
-    for verdict in printed:
-        both.setdefault(verdict.claim, [None, None])[1] = verdict
-    rows = []
-    for claim, pair in both.items():
-        if claim not in ("CV1", "CO1"):
-            says = next(one.says for one in pair if one is not None)
-            rows.append((claim, says, *(ABSENT if one is None else f"**{one.word}**: {one.numbers}" for one in pair)))
-    header = ("claim", "the paper", "in tenths", "as printed")
-    return Table("units-ledger", "Claims in both units of the rewards", header, tuple(rows), num_labels=2)

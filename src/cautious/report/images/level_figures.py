@@ -264,9 +264,8 @@ def models_figure(store: Store) -> Figure:
 def _plot_models(axes: Axes, study: dict[str, Any], images: str, regime: Regime, name: str) -> None:
     sizes = np.array(study["sizes"], dtype=float)
     for place, (sampling, (line, marker)) in enumerate(SAMPLING_STYLES.items()):
-        values = (
-            FACTORS[name] * as_tensor(study["behaviour"][str(regime)][str(sampling)][name]).numpy()
-        )  # [sizes, parts]
+        # [sizes, parts]
+        values = FACTORS[name] * as_tensor(study["behaviour"][str(regime)][str(sampling)][name]).numpy()
         apart = max(1.5, sizes.max() / sizes.min()) ** 0.008  # side by side, so that both ranges can be read
         shifted = sizes * (apart if place else 1 / apart)
         mean, low, high = values.mean(axis=1), values.min(axis=1), values.max(axis=1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from cautious.beliefs.kernels import triton_available
+from cautious.validation import triton_available
 
 MOST_REWARDS = 2**15
 """Models times actions of a state, padded to powers of two, that one program works on at a time."""

@@ -20,8 +20,9 @@ from typing import Any
 from cautious.errors import BadFileError, MissingFileError
 from cautious.io.atomic import atomic_write, translate_os_errors
 from cautious.progress import TitledProgress
+from cautious.validation import look_up
 from cautious.worlds.data.find import DATA_VARIABLE, cache_folder
-from cautious.worlds.data.sources import SETS, SOURCES, RemoteFile, Source, check_set
+from cautious.worlds.data.sources import SETS, SOURCES, RemoteFile, Source
 
 CHUNK = 2**16
 SCRATCH = ".fetch-"
@@ -54,15 +55,14 @@ def fetch_images(
         WriteError: there is no room for it, or no permission.
     """
     names = [names] if isinstance(names, str) else list(names)
-    for name in names:
-        check_set(name)
+    wanted = {name: look_up(sources, name, "name") for name in names}
     target = folder or cache_folder()
     if target is None or importlib.util.find_spec("pooch") is None:
         raise MissingFileError("downloads need the package pooch: pip install pooch.")
     fetched: list[Path] = []
     with translate_os_errors(target):
-        for name in dict.fromkeys(names):
-            fetched += _fetch(sources[name], target / sources[name].folder, progress)
+        for source in wanted.values():
+            fetched += _fetch(source, target / source.folder, progress)
     return fetched
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from cautious.errors import InvalidInputError
+from cautious.validation import look_up
 
 
 @dataclass(frozen=True)
@@ -154,16 +155,9 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
 )
 
 
-def check_set(name: str) -> None:
-    """Raise, with a list of the known ones, unless there is an image set called `name`."""
-    if not isinstance(name, str) or name not in SETS:
-        raise InvalidInputError(f"name={name!r} is not a known image set; choose one of {', '.join(map(repr, SETS))}.")
-
-
 def known_set(name: str) -> KnownSet:
-    """The set called `name` (`check_set`)."""
-    check_set(name)
-    return SETS[name]
+    """The set called `name`, or an error that lists the known ones."""
+    return look_up(SETS, name, "name")
 
 
 def known_split(name: str, split: str) -> Split:

@@ -7,7 +7,7 @@ weight followed by its bias.
 from __future__ import annotations
 
 from cautious.beliefs.networks.image import ImageNetwork
-from cautious.beliefs.networks.image_layers import CHANNELS, HIDDEN, KERNEL, LAST, NUM_FEATURES, POOLED, SIDE
+from cautious.beliefs.networks.image_layers import CHANNELS, HIDDEN, KERNEL, NUM_FEATURES, POOLED, SIDE
 
 PIXELS = SIDE * SIDE
 TAPS = KERNEL * KERNEL
@@ -16,9 +16,6 @@ TAPS = KERNEL * KERNEL
 CHANNELS_1, CHANNELS_2 = CHANNELS
 MAP_1 = POOLED
 """Side of the pooled first feature map: 12, of which the second convolution's pooled outputs need 11."""
-
-MAP_2 = LAST
-"""Side of the pooled second feature map."""
 
 PADDED = 14
 """Side of the gradient at the second convolution's 8x8 outputs that pooling keeps, with a border of 3 zeros."""

@@ -99,9 +99,8 @@ class FusedImageStep:
         self._check(parameters, batch, help_bits)
         parameters = parameters.contiguous()
         batch = batch if batch.stride(1) == 1 else batch.contiguous()
-        help_bits = (
-            batch if help_bits is None else help_bits.to(torch.uint8).contiguous()
-        )  # without a help bit it is not read
+        # Without a help bit it is not read: any tensor will do.
+        help_bits = batch if help_bits is None else help_bits.to(torch.uint8).contiguous()
         losses, gradient = parameters.new_empty(num_models), torch.empty_like(parameters)
         lanes = max(len(self._streams), 1)
         size = self._max_models // lanes

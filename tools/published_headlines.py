@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from matplotlib.figure import Figure
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from cautious.experiments.driving.driving_experiment import stage_name
 from cautious.experiments.store import Store
 from cautious.report.claims.data_extent import interval_of_mean, rise_by_draw
-from cautious.report.claims.rules import NotRunError, differences, trained_on
+from cautious.report.claims.rules import NotRunError, differences, need, trained_on
 from cautious.report.images.image_run import HELP, INDEX, ImageRun
 from cautious.report.paper import paper_table
 from cautious.report.plotting import COLOURS, grid
@@ -22,10 +22,6 @@ CORRECT = "correct_probability"
 StageKey = tuple[str, str, bool | None]
 """Ensemble, set of images, and whether help is available (None where the task has no such bit)."""
 Show = Callable[[Store], str]
-
-
-class MissingStageError(Exception):
-    """A run lacks a stage that a number is read from; the table shows a dash then."""
 
 
 class Headline(NamedTuple):
@@ -57,15 +53,13 @@ def _cell(runs: Mapping[str, Store], row: Headline) -> str:
         return ABSENT
     try:
         return row.ours(runs[row.run])
-    except MissingStageError:
+    except NotRunError:
         return ABSENT
 
 
 def _by_level(store: Store, stage: StageKey, regime: Regime, name: str) -> list[float]:
     """One quantity of each level, then of optim."""
-    measured = ImageRun(store).measured(*stage)
-    if measured is None:
-        raise MissingStageError
+    measured = need(ImageRun(store), *stage)
     return [*measured.means(regime, name).tolist(), measured.optim(name)]
 
 
@@ -103,10 +97,7 @@ def _cells_within(tables: Sequence[str], points: float) -> Show:
     """How many cells of the paper's tables of familiar digits are so near."""
 
     def show(store: Store) -> str:
-        try:
-            apart = [cell for table in tables for cell in differences(ImageRun(store), table).values()]
-        except NotRunError:
-            raise MissingStageError from None
+        apart = [cell for table in tables for cell in differences(ImageRun(store), table).values()]
         return f"{sum(abs(mean) <= points for mean, _ in apart)} of {len(apart)} cells within {points:g} points"
 
     return show
@@ -114,27 +105,23 @@ def _cells_within(tables: Sequence[str], points: float) -> Show:
 
 def _rise_over_draws(store: Store) -> str:
     """Mean rise of help with robustness over draws of the digits, with its interval."""
-    try:
-        return f"{interval_of_mean(rise_by_draw(ImageRun(store)))} points"
-    except NotRunError:
-        raise MissingStageError from None
+    return f"{interval_of_mean(rise_by_draw(ImageRun(store)))} points"
+
+
+def _numbers(store: Store, stage: str) -> dict[str, Any]:
+    if not store.has(stage):
+        raise NotRunError(f"stage {stage} is missing")
+    return store.numbers(stage)
 
 
 def _training_time(stage: str) -> Show:
-    def show(store: Store) -> str:
-        if not store.has(stage):
-            raise MissingStageError
-        return f"{store.numbers(stage)['seconds'] / 60:.1f} minutes, one {trained_on(store, stage)}"
-
-    return show
+    return lambda store: f"{_numbers(store, stage)['seconds'] / 60:.1f} minutes, one {trained_on(store, stage)}"
 
 
 def _driving(name: str, digits: int) -> Show:
     def show(store: Store) -> str:
-        stage = stage_name(store.manifest["settings"]["default_probability"])
-        if not store.has(stage):
-            raise MissingStageError
-        means = torch.tensor(store.numbers(stage)["statistics"]["queue"][name], dtype=torch.float64).mean(dim=1)
+        numbers = _numbers(store, stage_name(store.manifest["settings"]["default_probability"]))
+        means = torch.tensor(numbers["statistics"]["queue"][name], dtype=torch.float64).mean(dim=1)
         return f"{float(means[0]):.{digits}f} ... {float(means[-1]):.{digits}f}"
 
     return show

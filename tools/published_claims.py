@@ -8,7 +8,7 @@ from typing import Any
 
 from cautious.experiments.images.settings import Setting
 from cautious.experiments.store import MANIFEST, Store
-from cautious.report.claims.rules import ClaimResult
+from cautious.report.claims.rules import NOT_JUDGED, NOT_RUN, OBSERVATION, ClaimResult
 from cautious.report.images.image_run import ImageRun
 from cautious.report.paper import DRIVING_HOURS, IMAGE_HOURS
 from cautious.report.report_spec import ledger_of
@@ -76,7 +76,7 @@ class ClaimSummary:
     def word(self) -> str:
         """The result: "in part" if some rows are reproduced and others are not."""
         if not self.judged:
-            return "not run"
+            return NOT_JUDGED if any(verdict.word == NOT_JUDGED for _, verdict in self.rows) else NOT_RUN
         if not self.missed:
             return "reproduced"
         return "not reproduced" if len(self.missed) == len(self.judged) else "in part"
@@ -92,7 +92,7 @@ def claim_results(runs: Mapping[str, Store]) -> list[ClaimSummary]:
     rows: dict[str, list[tuple[str, ClaimResult]]] = {claim: [] for claim in CLAIMS}
     for name in (*MAIN_RUNS, DRAWS):
         for verdict in ledger_beside(runs, name) if name in runs else []:
-            if not verdict.observation:
+            if verdict.word != OBSERVATION:
                 rows[verdict.claim.split(",")[0]].append((name, verdict))
     for claim in ("DE1", "DE3"):
         over_draws = [row for row in rows[claim] if row[0] == DRAWS and row[1].reproduced is not None]
@@ -125,7 +125,9 @@ def counted(results: Sequence[ClaimSummary]) -> str:
     """How many claims are reproduced, in a sentence."""
     words = [result.word for result in results]
     parts = [f"{words.count('reproduced')} of {len(words)} claims are reproduced"]
-    parts += [f"{words.count(word)} {word}" for word in ("in part", "not reproduced", "not run") if word in words]
+    parts += [
+        f"{words.count(word)} {word}" for word in ("in part", "not reproduced", NOT_JUDGED, NOT_RUN) if word in words
+    ]
     return ", ".join(parts)
 
 
@@ -136,7 +138,7 @@ def observations(runs: Mapping[str, Store]) -> list[tuple[str, ClaimResult]]:
         for name in MAIN_RUNS
         if name in runs
         for verdict in ledger_beside(runs, name)
-        if verdict.observation
+        if verdict.word == OBSERVATION
     ]
 
 

@@ -1,0 +1,49 @@
+"""The tool that counts lines of code, against files counted by hand."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+
+from code_size import Counts, count, feature_of, summary
+
+FILE = '''"""A docstring
+of two lines."""
+
+import math  # beside code
+
+# alone
+LIMIT = 3
+"""About the attribute above."""
+
+
+def f(x):
+    """One line."""
+    text = """a value
+    of two lines"""
+    return math.sqrt(
+        x
+    )
+'''
+
+
+def test_docstrings_comments_and_blank_lines_are_no_code():
+    # import, LIMIT, def, the two lines of `text`, and the three of `return`
+    assert count(FILE) == Counts(lines=17, code=8, comments=2)
+
+
+def test_new_features_are_counted_apart():
+    counts = {
+        "src/cautious/rl/value.py": Counts(10, 7, 0),
+        "src/cautious/ops/means.py": Counts(10, 5, 0),
+        "src/cautious/ops/means_of.py": Counts(20, 3, 4),
+        "tests/test_a.py": Counts(9, 6, 1),
+    }
+    assert [feature_of(path) is None for path in counts] == [False, False, True, True]
+    figures = summary(counts)
+    assert figures["package: lines of code without new features"] == 3
+    assert figures["package: lines of code"] == 15
+    assert figures["package: lines with a comment, percent"] == 10
+    assert figures["tests: lines of code per line of the package"] == 6 / 15
