@@ -334,6 +334,27 @@ def test_a_kind_that_is_rare_but_known_is_familiar():
     assert asks(belief, rare + np.array([0, 8.0, 0, 0])).mean() > 0.8
 
 
+def test_classes_that_come_in_turn_are_seen_as_new_by_their_own():
+    """Five classes in turn: with every fifth row in one part, all of a class would be new at once, and nothing ever far."""
+    random = np.random.default_rng(14)
+    kind = np.arange(200) % 5
+    rows = torch.from_numpy(20 * np.eye(5)[kind] + random.normal(size=(200, 5)))
+    prior = Prior.fitted(rows, torch.from_numpy(np.eye(5)[kind]), width=1, num_models=2, seed=0)
+    assert float(prior.growth(rows + 12.0).min()) > 5
+
+
+def test_actions_that_were_tried_once_leave_the_usual_distances_of_the_others():
+    """Eight actions that one row each knows: familiar rows stay familiar for the others."""
+    random = np.random.default_rng(15)
+    rows = torch.from_numpy(random.normal(size=(200, 14)))
+    rewards = torch.full((200, 10), torch.nan, dtype=torch.float64)
+    rewards[:, :2] = torch.from_numpy(random.normal(size=(200, 2)))
+    rewards[torch.arange(8) * 20, torch.arange(2, 10)] = 1.0
+    fresh = torch.from_numpy(random.normal(size=(100, 14)))
+    growth = Prior.fitted(rows, rewards, width=1, num_models=2, seed=0).growth(fresh)
+    assert float((growth[:, :2] > 0.5).double().mean()) < 0.1
+
+
 def test_rows_that_repeat_leave_a_finite_reach():
     """All rows have twins: nothing is between them, and what differs from all is novel."""
     rows = np.repeat(np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), 20, axis=0)

@@ -48,14 +48,14 @@ WIDTH = 0.75
 NEIGHBOURS = 3
 """Nearest familiar rows whose mean distance counts: one alone could be an outlier itself."""
 FAMILIAR, NEARLY_ALL = 0.75, 0.98
-"""Share of familiar rows at whose distance from the others the prior begins; what it grows by up to the distance of the second
-share is at least one width."""
+"""Share of familiar rows at whose distance from the others the prior begins, and share at whose distance it has grown to one
+width (earlier where distances differ much, later where they hardly do: `MOST_STEEPNESS`)."""
 SHRINKAGE = 0.02
 """Share of the identity in the covariance: directions in which familiar rows do not vary at all stay finite."""
 RIDGE = 1e-3
 """Penalty of the linear fit of rows on rewards: rewards of classes sum to one, so that a fit without it has no solution."""
 SMALLEST_REACH = 0.1
-"""The prior begins no nearer than this many standard deviations per feature, where familiar rows are dense or repeated."""
+"""The prior begins no nearer than this, per feature and in units of the residuals, where familiar rows are dense or repeated."""
 FEW = 0.1
 """Share of familiar rows that may be far from an action's own though it was tried all over them."""
 MOST_STEEPNESS = 10.0
@@ -64,13 +64,15 @@ FEWEST_OWN = 8
 """With this many tries or more, the rows in which an action was tried say how far apart they usually are; else all rows do."""
 FOLDS = 5
 """Parts of the familiar rows, each of which is seen as new by the others."""
+GOLDEN = 0.6180339887498949
+"""Row i belongs to the part in which the fraction of i times this falls: parts of equal size, whatever pattern rows come in."""
 MOST_ROWS, FEWEST_ROWS = 5000, 50
 """Familiar rows to keep: at most 1,000 for each action, fewer where actions are many, so that files stay small."""
 MOST_FEATURES = 512
-"""Longer rows are projected at random to this length, which keeps distances within a few percent."""
+"""Longer rows are projected at random to this length first, which keeps distances between them within a few percent."""
 MOST_GROWTH = 100.0
-"""g at most. Beyond, all rows are alike: far. A game ends when its gap is small beside the range of a state's rewards, so that
-huge priors would leave the rewards themselves out of account."""
+"""g at most; beyond, all rows are alike: far. A lower limit would lose against networks, which extrapolate without one; a
+higher one would leave the rewards themselves out of account, since a game ends when its gap is small beside their range."""
 MAHALANOBIS_WEIGHT = 0.5
 """Of the Mahalanobis distance beside the conditional residuals."""
 MOST_LINEAR_GROWTH = 1e4
@@ -113,7 +115,7 @@ class Prior:
         """
         kept = _kept_rows(~rewards.isnan(), seed)
         familiar, tried = rows[kept].double(), ~rewards[kept].isnan()
-        centre, whitening = _whitening(familiar, rewards[kept], seed)
+        centre, whitening = _whitening(familiar, rewards[kept], _scale(familiar), seed)
         whitened = (familiar - centre) @ whitening.double()
         reach, steepness = _reach(familiar, rewards[kept], seed)
         beyond = steepness * (_ratio(_distances(whitened, whitened), tried, reach) - 1)
@@ -195,18 +197,22 @@ def checked_width(prior: float) -> float:
     return float(prior)
 
 
-def _whitening(rows: Tensor, rewards: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+def _scale(rows: Tensor) -> Tensor:
+    """The deviation of each feature of rows [S, F], [F]; what is constant has no unit of its own."""
+    deviation = rows.std(dim=0, correction=0)
+    return torch.where(deviation > 1e-7 * rows.mean(dim=0).abs(), deviation, 1.0)
+
+
+def _whitening(rows: Tensor, rewards: Tensor, scale: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     """Mean [F] of rows [S, F], and a matrix [F, G] after which distances between rows are as this module compares them.
 
         W W' = P diag(P)^(-1) P + ¼ P,    P = Σ^(-1),    Σ = covariance of what the rewards [S, A] do not explain
 
-    Entry f of x P, by the root of P_ff, is the residual of feature f after a linear fit on all others, by its deviation: the
-    first part is the sum of their squares, the second Mahalanobis's. Rows of more than `MOST_FEATURES` features are
-    projected first.
+    Features are in units of `scale` [F]. Entry f of x P, by the root of P_ff, is the residual of feature f after a linear fit
+    on all others, by its deviation: the first part is the sum of their squares, the second Mahalanobis's. Rows of more than
+    `MOST_FEATURES` features are projected first.
     """
-    centre, deviation = rows.mean(dim=0), rows.std(dim=0, correction=0)
-    scale = torch.where(deviation > 1e-7 * centre.abs(), deviation, 1.0)  # what is constant has no unit of its own
-    unit = (1 / scale).diag()
+    centre, unit = rows.mean(dim=0), (1 / scale).diag()
     if rows.shape[1] > MOST_FEATURES:
         shape = (rows.shape[1], MOST_FEATURES)
         projection = torch.from_numpy(make_rng(seed, "prior projection").standard_normal(shape)) / MOST_FEATURES**0.5
@@ -255,15 +261,20 @@ def _reach(rows: Tensor, rewards: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     count = tried.sum(dim=0)
     every = torch.ones(len(rows), 1, dtype=torch.bool)
     own, everywhere = torch.full(tried.shape, math.nan).double(), torch.full((len(rows), 1), math.nan).double()
+    scale = _scale(rows)
+    folds = (FOLDS * (torch.arange(len(rows)).double() * GOLDEN).frac()).long()
     for fold in range(FOLDS):
-        new = torch.arange(len(rows)) % FOLDS == fold
-        if not bool(new.any()) or not bool(tried[~new].any(dim=0).all()):
+        new = folds == fold
+        if not bool(new.any()) or bool(new.all()):
             continue
-        centre, whitening = _whitening(rows[~new], rewards[~new], seed)
+        centre, whitening = _whitening(rows[~new], rewards[~new], scale, seed)
         whitened = (rows - centre) @ whitening.double()
         distances = _distances(whitened[new], whitened[~new])
-        own[new] = torch.where(tried[new], _nearest(distances, tried[~new])[0], math.nan)
         everywhere[new] = _nearest(distances, every[~new])[0]
+        seen = tried[~new].any(dim=0)  # an action that was tried in this part alone has no distance there
+        own[new[:, None] & seen] = torch.where(
+            tried[new][:, seen], _nearest(distances, tried[~new][:, seen])[0], math.nan
+        ).flatten()
     own = torch.where(count < FEWEST_OWN, everywhere, own)
     # A row or two say nothing about distances: one deviation is as good as any.
     usual = own.nanquantile(FAMILIAR, dim=0).nan_to_num(1.0).clamp(min=smallest)

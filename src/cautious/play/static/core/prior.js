@@ -19,6 +19,7 @@ const SMALLEST_REACH = 0.1 * Math.SQRT2;
 const FEW = 0.1;
 const MOST_STEEPNESS = 10;
 const FOLDS = 5;
+const GOLDEN = 0.6180339887498949; // row i is in the part in which the fraction of i times this falls
 const ENOUGH = 20;
 const MOST_GROWTH = 100;
 const MAHALANOBIS_WEIGHT = 0.5;
@@ -31,7 +32,7 @@ export class Prior {
    * @param {number} seed of the heights
    */
   constructor(rows, rewards, numModels, seed) {
-    this.whiten = whitening(rows, rewards);
+    this.whiten = whitening(rows, rewards, scaleOf(rows));
     this.rows = rows.map(this.whiten);
     const { reach, steepness } = reaches(rows, rewards);
     this.reach = reach;
@@ -67,9 +68,8 @@ export class Prior {
  * A map after which distances between rows are as the prior compares them: by the residual of each feature given the other, and
  * at half weight by Mahalanobis's distance, for the covariance of what the rewards do not explain.
  */
-function whitening(rows, rewards) {
+function whitening(rows, rewards, scale) {
   const centre = columnMeans(rows);
-  const scale = deviationsOf(rows).map((deviation, f) => (deviation > 1e-7 * Math.abs(centre[f]) ? deviation : 1));
   const unit = rows.map((row) => row.map((value, f) => (value - centre[f]) / scale[f]));
   const rest = unexplained(unit, rewards);
   const covariance = (f, g) => {
@@ -91,6 +91,12 @@ function whitening(rows, rewards) {
     const [first, second] = [(row[0] - centre[0]) / scale[0], (row[1] - centre[1]) / scale[1]];
     return [a * first + b * second, c * second];
   };
+}
+
+/** The deviation of each feature; what is constant has no unit of its own. */
+function scaleOf(rows) {
+  const means = columnMeans(rows);
+  return deviationsOf(rows).map((deviation, f) => (deviation > 1e-7 * Math.abs(means[f]) ? deviation : 1));
 }
 
 /** What is left of centred rows after a linear fit on the rewards. */
@@ -149,12 +155,16 @@ function nearest(row, others) {
 /** The usual distance at each row, seen as new by the others; and how steep the prior is beyond it. */
 function reaches(rows, rewards) {
   const own = new Array(rows.length).fill(NaN);
+  const scale = scaleOf(rows);
+  const folds = rows.map((_, n) => Math.floor(FOLDS * ((n * GOLDEN) % 1)));
   for (let fold = 0; fold < FOLDS; fold++) {
-    const known = rows.map((_, n) => n).filter((n) => n % FOLDS !== fold);
+    const known = rows.map((_, n) => n).filter((n) => folds[n] !== fold);
     if (known.length === 0 || known.length === rows.length) continue;
-    const whiten = whitening(known.map((n) => rows[n]), known.map((n) => rewards[n]));
+    const whiten = whitening(known.map((n) => rows[n]), known.map((n) => rewards[n]), scale);
     const others = known.map((n) => whiten(rows[n]));
-    for (let n = fold; n < rows.length; n += FOLDS) own[n] = nearest(whiten(rows[n]), others).mean;
+    rows.forEach((row, n) => {
+      if (folds[n] === fold) own[n] = nearest(whiten(row), others).mean;
+    });
   }
   const usual = Math.max(quantile(own, FAMILIAR) ?? 1, SMALLEST_REACH);
   const farthest = usual > SMALLEST_REACH ? (quantile(own, NEARLY_ALL) ?? 2) : 2 * usual;
