@@ -16,7 +16,6 @@ from cautious.ops.risk import KofN
 from cautious.ops.sums import pairwise_sum
 from cautious.parallel import parallel_map
 from cautious.policy.bad_rows import overflowing
-from cautious.policy.decision import spread_of
 from cautious.progress import Progress, ProgressTracker, TitledProgress
 
 if TYPE_CHECKING:
@@ -127,9 +126,15 @@ def solve_block(
 
 
 def with_values(
-    rewards: Tensor, levels: Sequence[KofN], policies: Tensor, ordinary: Tensor, gaps: Tensor, too_large: Tensor
+    rewards: Tensor,
+    levels: Sequence[KofN],
+    policies: Tensor,
+    ordinary: Tensor,
+    gaps: Tensor,
+    spread: Tensor,
+    too_large: Tensor,
 ) -> SolvedStates:
-    """What `CautiousPolicy.solve_states` returned for rewards [M, S, A], with the policies' values and the models' spread.
+    """What `CautiousPolicy.solve_states` returned for rewards [M, S, A], with the policies' values.
 
     Values as of `KofN.value`, but summed in an order that no batch changes.
     """
@@ -138,7 +143,7 @@ def with_values(
     for level, own in zip(levels, policies, strict=True):
         returns = pairwise_sum(models * own, dim=-1).T.sort(dim=-1).values.T  # [M, S], each state's from the worst on
         values.append(pairwise_sum(returns * level.rank_weights(len(models))[:, None]))
-    return SolvedStates(policies, ordinary, gaps, torch.stack(values), spread_of(rewards), too_large)
+    return SolvedStates(policies, ordinary, gaps, torch.stack(values), spread, too_large)
 
 
 class _Piece(NamedTuple):
