@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
+from cautious.compiling import compiled
 from cautious.ops.risk import KofN
 from cautious.parallel import parallel_map
 from cautious.progress import Progress, ProgressTracker
@@ -109,19 +109,6 @@ def as_compiled(rewards: Tensor) -> np.ndarray:
 def all_rank_weights(levels: Sequence[KofN], num_models: int) -> np.ndarray:
     """The weights of all levels, [L, M]."""
     return np.stack([level.rank_weights(num_models).numpy() for level in levels])
-
-
-def compiled(function: Callable[..., Any]) -> Any:
-    """The function in machine code, compiled when it is first called; it releases the interpreter lock while it runs.
-
-    The code is cached on disk, so that only the first process compiles, unless no folder is writable. No fast-math: sums keep
-    their order.
-    """
-    options: Any = {"nogil": True, "error_model": "numpy", "boundscheck": False}
-    try:
-        return numba.njit(function, cache=True, **options)
-    except RuntimeError:  # a package that cannot be written to, and no home either
-        return numba.njit(function, **options)
 
 
 @compiled

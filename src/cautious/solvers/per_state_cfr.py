@@ -12,11 +12,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from cautious.compiling import compiled
 from cautious.parallel import parallel_map
 from cautious.progress import ProgressTracker
 from cautious.solvers.adversary import WINDOWS, ModelQueue
 from cautious.solvers.cfr import CFROptions, CFRResult, CFRState, History, Problem, init
-from cautious.solvers.per_state import compiled, evaluate, sorting_space
+from cautious.solvers.per_state import evaluate, sorting_space
 from cautious.solvers.rewards import DenseRewards
 from cautious.types import Sampling, Update
 

@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cautious.compiling import compiled
 from cautious.ops.risk import KofN
 from cautious.progress import Progress
-from cautious.solvers.per_state import all_rank_weights, as_compiled, compiled, in_tasks, lay_out, play_game
+from cautious.solvers.per_state import all_rank_weights, as_compiled, in_tasks, lay_out, play_game
 
 
 class StateDecisions(NamedTuple):
