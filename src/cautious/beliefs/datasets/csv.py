@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ class TextTable:
     lines: list[int | str]
     """The line of each row; with the file's name where there are several files."""
     unit: str = "line"
+    columns: dict[str, Column] | None = field(default=None, compare=False, repr=False)
+    """Those that were read, where they are kept: in blocks, which are asked for the same ones again and soon dropped."""
 
     @property
     def origin(self) -> str:
@@ -46,9 +48,14 @@ class TextTable:
 
     def read(self, name: str) -> Column:
         """The cells below a heading."""
+        if self.columns is not None and name in self.columns:
+            return self.columns[name]
         check_column(self, name)
         place = self.header.index(name)
-        return text_column([row[place] for row in self.rows])
+        column = text_column([row[place] for row in self.rows])
+        if self.columns is not None:
+            self.columns[name] = column
+        return column
 
 
 @dataclass(frozen=True)
@@ -176,7 +183,8 @@ def _in_blocks(path: Path, numbered: Iterator[tuple[int, list[str]]]) -> Iterato
         for number, row in some:
             if len(row) != len(names):
                 raise BadFileError(f"{path}, line {number}: {len(row)} cells, where the headings are {len(names)}.")
-        yield TextTable(path, names, [row for _, row in some], [number for number, _ in some])
+        rows = [row for _, row in some]
+        yield TextTable(path, names, rows, [number for number, _ in some], columns={})
         some = list(islice(numbered, ROWS_PER_BLOCK))
 
 
