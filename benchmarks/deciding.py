@@ -1,17 +1,21 @@
 """`CautiousPolicy.decide`: how long one observation and batches take, against loops over models, states and iterations.
 
-python -m benchmarks.deciding [--neighbours 0]
+python -m benchmarks.deciding [--neighbours 0] [--games-only] [--before FOLDER]
 
-On a shared machine, look at the ratios, and at CPU time: the time that the process itself was running.
+On a shared machine, look at the ratios, and at CPU time: the time that the process itself was running. With --before, instead,
+1,000 clothes by this source and by that of an earlier commit in turn: ``git worktree add FOLDER COMMIT``.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -113,6 +117,25 @@ def bench_batches() -> list[str]:
     return lines
 
 
+def bench_before(before: Path, count: int = 1000, repeats: int = 2) -> list[str]:
+    """Clothes decided about by the source in a folder and by ours, in turn, each in processes of its own."""
+    here = Path(__file__).parents[1]
+    took: dict[Path, list[dict[str, float]]] = {before: [], here: []}
+    for folder in (before, here) * repeats:
+        environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
+        call = [sys.executable, str(here / "benchmarks" / "decide_clothes.py"), str(count)]
+        took[folder].append(
+            json.loads(subprocess.run(call, env=environment, check=True, stdout=subprocess.PIPE).stdout)
+        )
+    lines = [
+        f"{count:,} clothes, 100 models: seconds of the source before and of ours, each the smallest of {2 * repeats}"
+    ]
+    for what in ("clock", "cpu"):
+        theirs, ours = (min(each[what] for each in took[folder]) for folder in (before, here))
+        lines.append(f"  {what:<5} {theirs:6.2f} before, {ours:6.2f} now: {theirs / ours:4.2f} x")
+    return lines
+
+
 def _cpu_seconds(work: Callable[[], object]) -> float:
     times = []
     for _ in range(2):
@@ -139,10 +162,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--neighbours", type=int, default=0, help="busy processes beside this one")
     parser.add_argument("--games-only", action="store_true", help="CPU times alone, which other work hardly moves")
+    parser.add_argument("--before", type=Path, help="a folder with the source of an earlier commit")
     options = parser.parse_args()
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(options.neighbours)]
     try:
         print(f"{provenance_line()}, {options.neighbours} busy processes beside it", flush=True)
+        if options.before is not None:
+            print("\n".join(bench_before(options.before.resolve())), flush=True)
+            return
         print("\n".join(bench_games()), flush=True)
         print("\n".join(bench_batches()), flush=True)
         if not options.games_only:
