@@ -28,7 +28,13 @@ from cautious.beliefs.networks.image_layers import (
     forward,
     forward_shared,
 )
-from cautious.beliefs.networks.image_prediction import IMAGES_PER_CALL, ImageLayers, layers_of, predict_images
+from cautious.beliefs.networks.image_prediction import (
+    IMAGES_PER_CALL,
+    MODELS_PER_CALL,
+    ImageLayers,
+    layers_of,
+    predict_images,
+)
 from cautious.errors import InvalidInputError
 from cautious.validation import as_float_tensor, check_finite
 
@@ -45,7 +51,7 @@ class ImageNetwork:
 
     name = "image"
     state_shape = (SIDE, SIDE)
-    block = MappingProxyType({"cpu": (16, 64), "cuda": (16, 1024)})
+    block = MappingProxyType({"cpu": (MODELS_PER_CALL, 64), "cuda": (16, 1024)})
     rows_per_call = IMAGES_PER_CALL
     blocks_per_task = 1
 

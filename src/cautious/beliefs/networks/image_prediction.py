@@ -32,8 +32,9 @@ from cautious.beliefs.networks.image_layers import (
     pool,
 )
 
-IMAGES_PER_CALL = 2
-"""Few, where one image is asked about; enough to be quick with many."""
+MODELS_PER_CALL, IMAGES_PER_CALL = 8, 2
+"""Few enough that what a call reads and writes stays in a core's cache, and where one image is asked about; enough to be quick
+with many."""
 
 
 class ImageLayers(NamedTuple):
@@ -114,8 +115,7 @@ def _compiled_rounds_alike() -> bool:
     rng = np.random.default_rng(0)
     weights = torch.from_numpy(rng.uniform(-1, 1, (2, CHANNELS[0], KERNEL**2 + 1))).float()
     kernels, bias = weights[..., 1:], weights[..., 0].contiguous()
-    kernels = filled_up(kernels, 16).contiguous()  # models per call, as in predictions
-    bias = filled_up(bias, 16).contiguous()
+    kernels, bias = (filled_up(part, MODELS_PER_CALL).contiguous() for part in (kernels, bias))
     nothing = torch.empty(0)
     by_tap = kernels.transpose(1, 2).contiguous()
     layers = ImageLayers(kernels.reshape(-1, KERNEL**2), by_tap, bias, nothing, nothing, {}, 0)
