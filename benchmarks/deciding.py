@@ -1,22 +1,28 @@
 """`CautiousPolicy.decide`: how long one observation and batches take, against loops over models, states and iterations.
 
-python -m benchmarks.deciding [--neighbours 0]
+python -m benchmarks.deciding [--neighbours 0] [--games-only] [--before FOLDER]
 
-On a shared machine, look at the ratios, and at CPU time: the time that the process itself was running.
+On a shared machine, look at the ratios, and at CPU time: the time that the process itself was running. With --before, instead,
+1,000 clothes by this source and by that of an earlier commit in turn: ``git worktree add FOLDER COMMIT``.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
+from torch import Tensor
 
-from cautious import CautiousPolicy, solve_bandit
+from cautious import CautiousPolicy, RewardEnsemble, solve_bandit
 from cautious.benchmarking.measures import LEVEL, deciding, image_belief, vector_belief
 from cautious.benchmarking.plain import plain_decision, plain_decisions
 from cautious.experiments.store import provenance_line
@@ -46,6 +52,17 @@ def bench_deciding() -> list[str]:
     return lines
 
 
+class _Predicted(RewardEnsemble):
+    """A belief that looks its predictions up, each [M, 1, A], by the number of a state: what is left is all but prediction."""
+
+    def __init__(self, belief: RewardEnsemble, each: list[Tensor]) -> None:
+        super().__init__(belief.network, belief.parameters)
+        self._each = each
+
+    def rewards(self, states: Any, **_: Any) -> Tensor:
+        return self._each[states]
+
+
 def bench_games(count: int = 100) -> list[str]:
     """One novel decision with 100 models and 11 actions, prediction apart: CPU milliseconds, one state at a time; and gaps."""
     pair = vector_belief(num_actions=11)
@@ -55,10 +72,11 @@ def bench_games(count: int = 100) -> list[str]:
     options = {"num_iterations": STATE_GAME_ITERATIONS, "tolerance": STATE_GAME_TOLERANCE}
     each = [rewards[:, state : state + 1] for state in states]
     plain = [own[:, 0].double().numpy() for own in each]
+    predicted = CautiousPolicy(_Predicted(pair.belief, each), LEVEL)
     ways: dict[str, Callable[[int], object]] = {
         "numpy loop, 200 iterations": lambda state: plain_decision(plain[state], weights, 200),
         "ours, the game": lambda state: play_states(each[state], [LEVEL], **options),  # type: ignore[arg-type]
-        "ours, all but prediction": lambda state: policy.solve_states(each[state], [LEVEL]),
+        "ours, decide but prediction": lambda state: predicted.decide(state),
         "ours, prediction": lambda state: pair.belief.rewards(pair.states[state : state + 1]),
         "ours, all of decide": lambda state: policy.decide(pair.states[state : state + 1]),
     }
@@ -99,6 +117,25 @@ def bench_batches() -> list[str]:
     return lines
 
 
+def bench_before(before: Path, count: int = 1000, repeats: int = 2) -> list[str]:
+    """Clothes decided about by the source in a folder and by ours, in turn, each in processes of its own."""
+    here = Path(__file__).parents[1]
+    took: dict[Path, list[dict[str, float]]] = {before: [], here: []}
+    for folder in (before, here) * repeats:
+        environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
+        call = [sys.executable, str(here / "benchmarks" / "decide_clothes.py"), str(count)]
+        took[folder].append(
+            json.loads(subprocess.run(call, env=environment, check=True, stdout=subprocess.PIPE).stdout)
+        )
+    lines = [
+        f"{count:,} clothes, 100 models: seconds of the source before and of ours, each the smallest of {2 * repeats}"
+    ]
+    for what in ("clock", "cpu"):
+        theirs, ours = (min(each[what] for each in took[folder]) for folder in (before, here))
+        lines.append(f"  {what:<5} {theirs:6.2f} before, {ours:6.2f} now: {theirs / ours:4.2f} x")
+    return lines
+
+
 def _cpu_seconds(work: Callable[[], object]) -> float:
     times = []
     for _ in range(2):
@@ -125,10 +162,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--neighbours", type=int, default=0, help="busy processes beside this one")
     parser.add_argument("--games-only", action="store_true", help="CPU times alone, which other work hardly moves")
+    parser.add_argument("--before", type=Path, help="a folder with the source of an earlier commit")
     options = parser.parse_args()
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(options.neighbours)]
     try:
         print(f"{provenance_line()}, {options.neighbours} busy processes beside it", flush=True)
+        if options.before is not None:
+            print("\n".join(bench_before(options.before.resolve())), flush=True)
+            return
         print("\n".join(bench_games()), flush=True)
         print("\n".join(bench_batches()), flush=True)
         if not options.games_only:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "cautious"
-GROUND = ("types", "errors", "seeding", "io", "progress", "parallel", "validation")
+GROUND = ("types", "errors", "seeding", "io", "progress", "parallel", "compiling", "validation")
 ORDER = (
     "ops",
     "worlds",
@@ -32,7 +32,7 @@ HOMES = {
     "safetensors": "io.arrays",
     "ray": "experiments.executors",
     "triton": ("beliefs.kernels", "solvers.kernels"),
-    "numba": "solvers.per_state",
+    "numba": "compiling",
     "pyarrow": "beliefs.datasets.frames",
     "pandas": ("policy.decision", "experiments.run_frames"),
     "polars": "nowhere",  # its frames are taken, it is never imported

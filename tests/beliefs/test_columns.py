@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from cautious import RewardEnsemble
 from cautious.beliefs.datasets.cells import place
-from cautious.beliefs.datasets.csv import TextTable, in_order, read_table
+from cautious.beliefs.datasets.csv import FileTable, TextTable, in_order, read_blocks, read_table, version_of
 from cautious.beliefs.datasets.files import read_tables
 from cautious.beliefs.datasets.learn_table import Learned, Missing, learn_log
 from cautious.beliefs.datasets.schema import Feature, OutcomeColumns, TableSchema
@@ -68,6 +69,32 @@ def test_quotes_marks_of_order_and_blank_lines(tmp_path):
     path = tmp_path / "log.csv"
     path.write_bytes('\ufeffa,b\r\n"x, y",1\r\n\r\nz,2\r\n'.encode())
     assert read_table(path) == TextTable(path, ["a", "b"], [["x, y", "1"], ["z", "2"]], [2, 4])
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_some_rows_at_a_time_are_the_same_rows(tmp_path, monkeypatch, size):
+    path = written(tmp_path, "\n,\na,b\n1,2\n,\n\n3,4\n,\n,\n5,6\n,\n,\n\n")
+    whole = TextTable(path, ["a", "b"], [["1", "2"], ["", ""], ["3", "4"], ["", ""], ["", ""], ["5", "6"]], [])
+    monkeypatch.setattr("cautious.beliefs.datasets.csv.ROWS_PER_BLOCK", size)
+    told = []
+    blocks = list(read_blocks(path, lambda *now: told.append(now)))
+    assert [len(block) for block in blocks] == [min(size, 6 - first) for first in range(0, 6, size)]
+    assert {tuple(block.header) for block in blocks} == {("a", "b")}
+    assert [row for block in blocks for row in block.rows] == whole.rows
+    assert [line for block in blocks for line in block.lines] == [4, 5, 7, 8, 9, 10]
+    assert read_table(path).rows == whole.rows
+    assert told == sorted(told)
+    assert told[-1] == (path.stat().st_size,) * 2
+
+
+def test_a_table_in_its_file_notices_another_file_there(tmp_path):
+    path = written(tmp_path, "a,b\n1,2\n3,4\n")
+    table = FileTable(path, ["a", "b"], np.array([2, 3]), version_of(path))
+    assert table.read("b").numbers.tolist() == [2, 4]
+    assert (len(table), table.label(1)) == (2, 3)
+    written(tmp_path, "a,b\n1,2\n3,4\n5,6\n")
+    with pytest.raises(BadFileError, match="has changed since it was read"):
+        table.read("b")
 
 
 def test_new_rows_need_only_the_features_and_may_have_texts_never_seen(tmp_path):

@@ -9,6 +9,7 @@ import torch
 from cautious import RewardEnsemble, solve_bandit
 from cautious.beliefs.diagnostics import diagnose
 from cautious.beliefs.fixed_shapes import rounds_alike
+from cautious.beliefs.networks import image_prediction
 from cautious.beliefs.networks.image import ImageNetwork
 from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
@@ -31,7 +32,7 @@ def test_predictions_do_not_depend_on_which_models_are_asked_together(images, mo
     whole = belief.rewards(images)
     assert whole.shape == (6, 70, 11)
     assert whole.dtype == torch.float32
-    for indices in ([4], [5, 0, 3], [1, 2]):
+    for indices in ([4], [5, 0, 3], [1, 2], [5, 4, 3, 2, 1, 0]):
         assert torch.equal(belief.on(images).rewards_for(indices), whole[indices])
     monkeypatch.setattr(ImageNetwork, "block", {"cpu": (5, 32)})
     torch.testing.assert_close(belief.rewards(torch.from_numpy(images)), whole, atol=2e-6, rtol=0)  # float32 rounding
@@ -136,6 +137,16 @@ def test_few_rows_are_predicted_by_short_calls_where_these_round_alike(monkeypat
     belief.parameters.mul_(2)  # weights that were kept for single predictions are not used when they have changed
     assert torch.equal(belief.rewards(rows[:3]), belief.rewards(rows)[:, :3])
     assert not torch.equal(belief.rewards(rows[:3]), whole[:, :3])
+
+
+def test_the_compiled_layer_has_the_bits_of_the_matrix_product_where_it_is_used(images, monkeypatch):
+    belief = random_ensemble(18, help_bit=True)
+    states = (images, np.arange(70) % 2)
+    whole, alike = belief.rewards(states), image_prediction._compiled_rounds_alike()
+    monkeypatch.setattr(image_prediction, "_compiled_rounds_alike", lambda: not alike)
+    other = belief.rewards(states)
+    assert torch.equal(whole, other) == alike
+    torch.testing.assert_close(whole, other, atol=2e-6, rtol=0)  # float32 rounding
 
 
 def test_calls_that_round_differently_are_found_out():

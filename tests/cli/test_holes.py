@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from cautious import CautiousPolicy, RewardEnsemble
+from cautious.beliefs.datasets import csv as csv_tables
 from cautious.beliefs.datasets import frames
 from cautious.cli.main import main
 
@@ -118,6 +119,31 @@ def test_a_fallback_action_for_them(here, capsys):
     frame = policy.decide(pd.read_csv("new.csv")).to_frame()
     assert frame["action"].tolist() == [row["decided 1-of-6"] for row in found]
     assert frame["reason"].ne("").tolist() == [bool(row["not judged"]) for row in found]
+
+
+@pytest.mark.parametrize("options", [["--fallback", "refer"], ["--level", "1-of-6", "3-of-6", "--fallback", "refer"]])
+def test_text_read_some_rows_at_a_time_gives_the_same_files_and_messages(here, capsys, monkeypatch, options):
+    command = ["solve", "--belief", str(here), "--states", "new.csv", "--level", "1-of-6", *options, "--out", "solved"]
+    said, files = [], []
+    for size in (8192, 3, 1):
+        monkeypatch.setattr("cautious.beliefs.datasets.csv.ROWS_PER_BLOCK", size)
+        main(command)
+        said.append(capsys.readouterr().out)
+        files.append({path.name: path.read_bytes() for path in Path("solved").iterdir()})
+    assert len(files[0]["decisions.csv"].splitlines()) == 9
+    assert said[1] == said[2] == said[0]
+    assert files[1] == files[2] == files[0]
+
+
+def test_a_file_that_changes_in_between_leaves_nothing(here, capsys, monkeypatch):
+    read = csv_tables.version_of
+    versions = iter([(1, 1)])  # when it is read first; another one when it is to be read again
+    monkeypatch.setattr(csv_tables, "version_of", lambda path: next(versions, read(path)))
+    with pytest.raises(SystemExit) as stop:
+        main(["solve", "--belief", str(here), "--states", "whole.csv", "--level", "1-of-6", "--out", "solved"])
+    assert stop.value.code not in (None, 0, 3)
+    assert "whole.csv: it has changed since it was read" in " ".join(capsys.readouterr().err.split())
+    assert not Path("solved").exists() or not list(Path("solved").iterdir())
 
 
 @pytest.mark.parametrize("levels", [["1-of-6"], ["1-of-6", "3-of-6"]])

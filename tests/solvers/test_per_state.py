@@ -9,10 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cautious import KofN, solve_bandit, solve_exact
+from cautious.policy.decision import has_disagreement, ordinary_policy, spread_of
 from cautious.solvers.adversary import SolveBatch
 from cautious.solvers.cfr import CFROptions, PerStateGame, Problem, minimise_regret_of_all
-from cautious.solvers.per_state import _sort, _sort_by_digits, play_states
+from cautious.solvers.per_state import _sort_by_digits, _sort_in_buckets, play_states, sorting_space
 from cautious.solvers.per_state_cfr import minimise_regret_in_states
+from cautious.solvers.per_state_decisions import decide_states
 from cautious.solvers.rewards import as_rewards
 from cautious.types import Sampling, Update
 
@@ -62,14 +64,39 @@ def test_a_state_has_the_same_bits_alone_and_among_others():
             assert torch.equal(one[:, 0], all_of_them[:2, state])
 
 
+NUMBERS = st.one_of(st.integers(-3, 3), st.sampled_from([0.0, 5e-324]), st.floats(-1.7e308, 1.7e308))
+
+
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.one_of(st.integers(-3, 3), st.floats(-1e300, 1e300)), min_size=1, max_size=300))
-def test_sorting_is_stable_sorting(values):
+@given(st.lists(NUMBERS, min_size=1, max_size=300), st.lists(NUMBERS, min_size=2, max_size=2))
+def test_sorting_is_stable_sorting(values, ends):
     numbers = np.array(values, dtype=np.float64)
-    for sort in (_sort, _sort_by_digits):
-        order = np.empty(len(values), dtype=np.int64)
-        sort(order, numbers)
-        assert order.tolist() == np.argsort(numbers, kind="stable").tolist()
+    expected = np.argsort(numbers, kind="stable").tolist()
+    order, keys, scratch = sorting_space(len(values))
+    keys[0], keys[-1] = ends  # as another policy left them: buckets of any width, and none at all
+    _sort_in_buckets(order, numbers, keys, scratch)
+    assert order.tolist() == expected
+    assert keys.tolist() == sorted(values)
+    _sort_by_digits(order, numbers)
+    assert order.tolist() == expected
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("num_models", "num_actions"), [(2, 2), (33, 1), (100, 11), (300, 4)])
+def test_compiled_decisions_have_the_bits_of_those_in_tensors(num_models, num_actions, dtype):
+    rewards = random_rewards(num_models, 90, num_actions).to(dtype)
+    rewards[:, :45, 0] += 2  # so that models agree in some states
+    rewards[:, ::3] = rewards[:, ::3].round()  # and ties
+    levels = [level for level in (KofN(1, 2), KofN(2, 2), KofN(1, 20)) if level.n <= num_models]
+    found = decide_states(rewards, levels, num_iterations=40, tolerance=1e-3)
+    ordinary = ordinary_policy(rewards)
+    assert torch.equal(found.ordinary, ordinary)
+    assert torch.equal(found.spread, spread_of(rewards))
+    games = play_states(rewards, levels, num_iterations=40, tolerance=1e-3)
+    is_cautious = torch.tensor([[level.k < level.n] for level in levels])
+    played = has_disagreement(rewards, ordinary) & is_cautious  # [L, S]
+    assert torch.equal(found.policies, torch.where(played[..., None], games.policy, ordinary))
+    assert torch.equal(found.gaps, torch.where(played, games.upper - games.lower, 0.0))
 
 
 @pytest.mark.parametrize("update", Update)

@@ -98,7 +98,7 @@ class RewardEnsemble:
         self.settings = _plain({} if settings is None else settings)
         self.prior = prior
         self._states = states
-        self._layers: tuple[tuple[int, int], list[Any]] | None = None
+        self._layers: tuple[tuple[int, ...], list[Any]] | None = None
         self._columns: tuple[Any, TableSchema] | None = None
         self.diagnosis: Diagnosis | None = None
         """How the models did on familiar states that were held out, if `fit_ensemble` trained them."""
@@ -253,7 +253,7 @@ class RewardEnsemble:
         few = out.shape[1] <= getattr(self.network, "fewest_rows", 0) and device.type == "cpu" and self._has_short_calls
         rows_per_call = self.network.fewest_rows if few else self.network.rows_per_call  # type: ignore[attr-defined]
 
-        kept = self._kept_layers() if few and len(indices) == self.num_models else None
+        kept = self._kept_layers() if device.type == "cpu" and self._is_everyone(indices) else None
 
         def inputs_of(rows: slice) -> list[Any]:
             if most_rows is None:
@@ -308,15 +308,19 @@ class RewardEnsemble:
         predict = partial(self.network.predict, weights)
         return rounds_alike(predict, rows, self.network.fewest_rows)  # type: ignore[attr-defined]
 
+    def _is_everyone(self, indices: Tensor) -> bool:
+        """Whether these are all models, in their order."""
+        return len(indices) == self.num_models and torch.equal(indices, torch.arange(self.num_models))
+
     def _kept_layers(self) -> list[Any] | None:
         """All models' weights as `predict_by` takes them, block by block, kept for the next call; None if they are large."""
-        if self.parameters.nbytes > KEPT_BYTES:
+        if self.parameters.nbytes > KEPT_BYTES or not hasattr(self.network, "layers_of"):
             return None
-        state = id(self.parameters), self.parameters._version
+        size = self.network.block["cpu"][0]
+        state = id(self.parameters), self.parameters._version, size
         if self._layers is None or self._layers[0] != state:
-            size = self.network.block["cpu"][0]
             blocks = [filled_up(block, size) for block in self.parameters.split(size)]
-            self._layers = state, [self.network.layers_of(block) for block in blocks]  # type: ignore[attr-defined]
+            self._layers = state, [self.network.layers_of(block) for block in blocks]
         return self._layers[1]
 
     def _with_held_out_results(self, same: RewardEnsemble) -> RewardEnsemble:

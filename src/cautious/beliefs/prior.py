@@ -55,7 +55,7 @@ SHRINKAGE = 0.02
 RIDGE = 1e-3
 """Penalty of the linear fit of rows on rewards: rewards of classes sum to one, so that a fit without it has no solution."""
 SMALLEST_REACH = 0.1
-"""The prior begins no nearer than this, per feature and in units of the residuals, where familiar rows are dense or repeated."""
+"""The prior begins no nearer than this, per feature in units of the residuals, where familiar rows are dense or repeated."""
 FEW = 0.1
 """Share of familiar rows that may be far from an action's own though it was tried all over them."""
 MOST_STEEPNESS = 10.0

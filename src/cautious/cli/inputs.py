@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from cautious.beliefs.datasets.cells import Table
+    from cautious.beliefs.datasets.csv import FileTable
     from cautious.beliefs.datasets.schema import TableSchema
     from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.policy.bad_rows import StateRows
@@ -53,21 +54,68 @@ def load_decision_inputs(belief: Path, states: Path) -> DecisionInputs:
 
     from cautious.beliefs.datasets.array_files import load_states
     from cautious.beliefs.datasets.files import are_tables, read_tables
+    from cautious.beliefs.datasets.frames import PARQUET
     from cautious.beliefs.datasets.schema import TableSchema
-    from cautious.cli.console import plural, say
     from cautious.policy.bad_rows import read_states, rows_of
 
     models = load_belief(belief)
-    table = columns = None
+    table: Any = None
+    columns = None
     if are_tables([states]):
-        table, columns = read_tables([states]), TableSchema.of(models)
-        rows = rows_of(columns, table)
-        for feature in columns.features:
-            remarks = [remark for remark in feature.remarks(table.read(feature.name)) if remark]
-            if remarks:
-                others = f", and {plural(len(remarks) - 1, 'more row')}" if len(remarks) > 1 else ""
-                say(f"warning: {remarks[0]}{others}. Outside the training data, models may be overconfident.")
+        columns, remarks = TableSchema.of(models), _Remarks()
+        if states.suffix.lower() in PARQUET:
+            table = read_tables([states])
+            rows = rows_of(columns, table)
+            remarks.add(columns, table)
+        else:
+            table, rows = _read_text(states, columns, remarks)
+        remarks.say()
     else:
         rows = read_states(models, load_states(states))
         rows = replace(rows, table=replace(rows.table, origin=str(states)))
     return DecisionInputs(models, rows.states, rows, table, columns)
+
+
+def _read_text(path: Path, columns: TableSchema, remarks: _Remarks) -> tuple[FileTable, StateRows]:
+    """The rows of a table of text as states. Only numbers are kept of them: the text of many rows may not fit."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from cautious.beliefs.datasets.csv import FileTable, read_blocks, version_of
+    from cautious.cli.console import progress_bar
+    from cautious.policy.bad_rows import joined_rows, rows_of
+
+    version, header, parts, lines = version_of(path), [], [], []
+    with progress_bar("reading") as progress:
+        for block in read_blocks(path, progress):
+            header = block.header
+            lines.append(np.array(block.lines, dtype=np.int64))
+            own = FileTable(path, header, lines[-1], version)  # the block without its text
+            parts.append(replace(rows_of(columns, block), table=own))
+            remarks.add(columns, block)
+    table = FileTable(path, header, np.concatenate(lines), version)
+    return table, joined_rows(parts, table)
+
+
+class _Remarks:
+    """What is new about a table's values, column by column: the first remark, and how many there are."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[str, int]] = {}
+
+    def add(self, columns: TableSchema, table: Table) -> None:
+        """Count the remarks about a table, or about the next rows of it."""
+        for feature in columns.features:
+            remarks = [remark for remark in feature.remarks(table.read(feature.name)) if remark]
+            if remarks:
+                first, count = self._found.get(feature.name, (remarks[0], 0))
+                self._found[feature.name] = first, count + len(remarks)
+
+    def say(self) -> None:
+        """Print a warning per column."""
+        from cautious.cli.console import plural, say
+
+        for first, count in self._found.values():
+            others = f", and {plural(count - 1, 'more row')}" if count > 1 else ""
+            say(f"warning: {first}{others}. Outside the training data, models may be overconfident.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from cautious.beliefs.datasets.cells import Table as DataTable
     from cautious.cli.inputs import DecisionInputs
     from cautious.policy.decision import Decision
     from cautious.solvers.certificate import Certificate
@@ -84,8 +85,11 @@ def save_solution(
         decision: Of these levels, [L, S], or of a single level, [S].
         fallback: Of the fallback rule, [S].
     """
+    from cautious.beliefs.datasets.csv import FileTable
     from cautious.io.arrays import FORMAT, save_json, save_tensors
 
+    if inputs is not None and isinstance(inputs.table, FileTable):
+        inputs.table.check_unchanged()  # its text is read again for decisions.csv: before anything is written
     decisions = {
         "action": decision.action,
         "caution": decision.caution,
@@ -125,43 +129,51 @@ def write_decisions(
     """
     import csv
 
+    from cautious.beliefs.datasets.csv import FileTable
     from cautious.io.atomic import atomic_write
 
     table, columns = inputs.table, inputs.columns
     assert table is not None
     assert columns is not None
 
-    def named(actions: Sequence[int]) -> list[str]:
-        names = columns.actions or [str(number) for number in range(decision.ordinary.shape[-1])]
-        return [UNDECIDED if action < 0 else names[action] for action in actions]
-
-    def numbers(values: Sequence[float], digits: int) -> list[str]:
-        return ["" if math.isnan(value) else f"{value:.{digits}f}" for value in values]
-
-    added = {"new": ["; ".join(remarks) for remarks in columns.remarks(table)]}
-    added["not judged"] = list(decision.reasons) or [""] * len(table)
+    names = columns.actions or [str(number) for number in range(decision.ordinary.shape[-1])]
     ordinary = decision.ordinary.reshape(len(levels), -1, decision.ordinary.shape[-1])[0]  # the same for every level
-    added["disagreement"] = numbers(decision.disagreement.tolist(), 3)
-    usual = named(ordinary.nan_to_num().argmax(dim=1).tolist())
-    added["ordinarily"] = ["" if reason else name for name, reason in zip(usual, added["not judged"], strict=True)]
-    actions, caution = (part.reshape(len(levels), -1).tolist() for part in (decision.action, decision.caution))
-    for level, level_actions, level_caution in zip(levels, actions, caution, strict=True):
-        added[f"decided {level}"] = named(level_actions)
-        added[f"caution {level}"] = numbers(level_caution, 4)
-    if fallback is not None:
-        added["decided with fallback"] = named(fallback.action.tolist())
-
+    usual = ordinary.nan_to_num().argmax(dim=1)
+    actions, caution = (part.reshape(len(levels), -1) for part in (decision.action, decision.caution))
     # A feature or an outcome of the user's may have one of these names; it is theirs.
     taken = {*(feature.name for feature in columns.features), *(columns.others or ())}
-    added = {f"{name} (cautious)" if name in taken else name: cells for name, cells in added.items()}
-    # A table that this command wrote before has these columns already: replace them.
-    kept = {name: table.read(name).texts() for name in table.header if name not in added}
+
+    def named(some: Tensor) -> list[str]:
+        return [UNDECIDED if action < 0 else names[action] for action in some.tolist()]
+
+    def numbers(values: Tensor, digits: int) -> list[str]:
+        return ["" if math.isnan(value) else f"{value:.{digits}f}" for value in values.tolist()]
+
+    def added_to(block: DataTable, rows: slice) -> dict[str, list[str]]:
+        """New columns for some rows."""
+        added = {"new": ["; ".join(remarks) for remarks in columns.remarks(block)]}
+        added["not judged"] = list(decision.reasons[rows]) or [""] * len(block)
+        added["disagreement"] = numbers(decision.disagreement[rows], 3)
+        judged = zip(named(usual[rows]), added["not judged"], strict=True)
+        added["ordinarily"] = ["" if reason else name for name, reason in judged]
+        for number, level in enumerate(levels):
+            added[f"decided {level}"] = named(actions[number, rows])
+            added[f"caution {level}"] = numbers(caution[number, rows], 4)
+        if fallback is not None:
+            added["decided with fallback"] = named(fallback.action[rows])
+        return {f"{name} (cautious)" if name in taken else name: cells for name, cells in added.items()}
 
     def write(target: Path) -> None:
         with target.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow([*kept, *added])
-            writer.writerows(zip(*kept.values(), *added.values(), strict=True))
+            writer, first = csv.writer(file), 0
+            for block in table.blocks() if isinstance(table, FileTable) else [table]:
+                added = added_to(block, slice(first, first + len(block)))
+                # A table that this command wrote before has these columns already: replace them.
+                kept = {name: block.read(name).texts() for name in block.header if name not in added}
+                if first == 0:
+                    writer.writerow([*kept, *added])
+                writer.writerows(zip(*kept.values(), *added.values(), strict=True))
+                first += len(block)
 
     atomic_write(path, write)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,6 +81,15 @@ def rows_of(schema: TableSchema, table: Table, *, strict: bool = False) -> State
     """The rows of a table as states."""
     rows: Rows = schema.read(table, strict=strict)
     return StateRows(rows.states[rows.usable], table, tuple(rows.bad))
+
+
+def joined_rows(parts: Sequence[StateRows], table: Table) -> StateRows:
+    """Blocks of rows as one; `table` has all of them."""
+    bad, first = [], 0
+    for part in parts:
+        bad += [cell._replace(row=cell.row + first) for cell in part.bad]
+        first += len(part.table)
+    return StateRows(torch.cat([part.states for part in parts]), table, tuple(bad))
 
 
 def farthest(belief: Any, states: Any) -> tuple[list[str], Tensor]:

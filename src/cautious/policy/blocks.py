@@ -7,6 +7,7 @@ A block is predicted and solved on one thread, and the blocks are divided among 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import torch
@@ -16,7 +17,6 @@ from cautious.ops.risk import KofN
 from cautious.ops.sums import pairwise_sum
 from cautious.parallel import parallel_map
 from cautious.policy.bad_rows import overflowing
-from cautious.policy.decision import spread_of
 from cautious.progress import Progress, ProgressTracker, TitledProgress
 
 if TYPE_CHECKING:
@@ -49,10 +49,30 @@ class SolvedStates(NamedTuple):
     """Which of the B rows that were given no model can judge, their predictions overflowing, [B]; the S others are solved."""
 
     @classmethod
-    def joined(cls, parts: Sequence[SolvedStates]) -> SolvedStates:
-        """Blocks in their order as one."""
-        dims = (1, 0, 1, 1, 0, 0)
-        return cls(*(torch.cat(part, dim=dim) for dim, part in zip(dims, zip(*parts, strict=True), strict=True)))
+    def empty(cls, num_levels: int, num_rows: int, num_actions: int) -> SolvedStates:
+        """Room for what is found about B rows, all of them solved."""
+        size = (num_levels, num_rows)
+        zeros = partial(torch.zeros, dtype=torch.float64)
+        policies, ordinary = zeros(*size, num_actions), zeros(num_rows, num_actions)
+        return cls(
+            policies, ordinary, zeros(size), zeros(size), zeros(num_rows), torch.zeros(num_rows, dtype=torch.bool)
+        )
+
+    def put(self, rows: slice, part: SolvedStates) -> None:
+        """What was found about some of the rows, in its place; what overflows keeps zeros until `solved`."""
+        judged = torch.arange(rows.start, rows.stop)[~part.too_large]
+        self.policies[:, judged], self.ordinary[judged], self.gaps[:, judged] = part[:3]
+        self.values[:, judged], self.spread[judged], self.too_large[rows] = part[3:]
+
+    def solved(self) -> SolvedStates:
+        """The same without rows that overflow."""
+        if not bool(self.too_large.any()):
+            return self
+        judged = ~self.too_large
+        of_levels = [part[:, judged] for part in (self.policies, self.gaps, self.values)]
+        return SolvedStates(
+            of_levels[0], self.ordinary[judged], of_levels[1], of_levels[2], self.spread[judged], self.too_large
+        )
 
 
 class BlockExecutor(Protocol):
@@ -104,15 +124,19 @@ def solve_in_blocks(
     blocks = [slice(first, min(first + ROWS_PER_BLOCK, count)) for first in range(0, count, ROWS_PER_BLOCK)]
     done = [0] * len(blocks)
 
-    def solve(number: int) -> SolvedStates:
-        solved = solve_block(policy, states[blocks[number]], levels)
-        done[number] = len(solved.too_large)
+    # One array for all blocks: many small ones, each between the large arrays of the next block, would keep freed memory from
+    # being used again, by more than they take themselves.
+    found = SolvedStates.empty(len(levels), count, policy.belief.num_actions)
+
+    def solve(number: int) -> None:
+        found.put(blocks[number], solve_block(policy, states[blocks[number]], levels))
+        done[number] = blocks[number].stop - blocks[number].start
         tracker.report(0, sum(done), count)
-        return solved
 
     if progress is not None:
         progress(0, count)
-    return SolvedStates.joined(parallel_map(solve, len(blocks), tracker.stop))
+    parallel_map(solve, len(blocks), tracker.stop)
+    return found.solved()
 
 
 def solve_block(
@@ -127,9 +151,15 @@ def solve_block(
 
 
 def with_values(
-    rewards: Tensor, levels: Sequence[KofN], policies: Tensor, ordinary: Tensor, gaps: Tensor, too_large: Tensor
+    rewards: Tensor,
+    levels: Sequence[KofN],
+    policies: Tensor,
+    ordinary: Tensor,
+    gaps: Tensor,
+    spread: Tensor,
+    too_large: Tensor,
 ) -> SolvedStates:
-    """What `CautiousPolicy.solve_states` returned for rewards [M, S, A], with the policies' values and the models' spread.
+    """What `CautiousPolicy.solve_states` returned for rewards [M, S, A], with the policies' values.
 
     Values as of `KofN.value`, but summed in an order that no batch changes.
     """
@@ -138,7 +168,7 @@ def with_values(
     for level, own in zip(levels, policies, strict=True):
         returns = pairwise_sum(models * own, dim=-1).T.sort(dim=-1).values.T  # [M, S], each state's from the worst on
         values.append(pairwise_sum(returns * level.rank_weights(len(models))[:, None]))
-    return SolvedStates(policies, ordinary, gaps, torch.stack(values), spread_of(rewards), too_large)
+    return SolvedStates(policies, ordinary, gaps, torch.stack(values), spread, too_large)
 
 
 class _Piece(NamedTuple):
@@ -152,17 +182,18 @@ def _solve_elsewhere(
     count = len(states)
     firsts = range(0, count, ROWS_PER_PIECE)
     pieces = [_Piece(number, states[first : first + ROWS_PER_PIECE]) for number, first in enumerate(firsts)]
-    found: dict[int, SolvedStates] = {}
+    found = SolvedStates.empty(len(levels), count, policy.belief.num_actions)
     done = 0
     if progress is not None:
         progress(0, count)
     results = executor.map(_solve_piece, (policy, tuple(levels)), pieces, device="cpu", title="solving")
     for piece, solved in results:
-        found[piece.number] = solved
+        first = piece.number * ROWS_PER_PIECE
+        found.put(slice(first, first + len(solved.too_large)), solved)
         done += len(solved.too_large)
         if progress is not None:
             progress(done, count)
-    return SolvedStates.joined([found[number] for number in range(len(pieces))])
+    return found.solved()
 
 
 def _solve_piece(

@@ -221,9 +221,8 @@ def make_decision(
 ) -> Decision:
     """The decision of a cautious policy [..., B, A], beside the ordinary one (of the same shape, or [B, A])."""
     caution = total_variation(cautious, ordinary)
-    unknown = torch.full_like(caution, torch.nan)
-    action = cautious.argmax(dim=-1)
-    return Decision(action, cautious, caution, ordinary, opinions, disagreement, unknown if gap is None else gap)
+    gap = torch.full_like(caution, torch.nan) if gap is None else gap
+    return Decision(cautious.argmax(dim=-1), cautious, caution, ordinary, opinions, disagreement, gap)
 
 
 def with_unjudged(decision: Decision, reasons: Sequence[str], fallback: int | None) -> Decision:

@@ -196,12 +196,13 @@ class CautiousPolicy:
             numbers = state_numbers(states, self._mdp_policies[1].shape[1])
             cautious, ordinary = (policies[0, numbers] for policies in self._mdp_policies)
             rewards, gap, rows = self.belief.rewards(numbers), None, None
+            spread = spread_of(rewards)
         else:
             # On all threads, if a user's own belief uses them.
             rewards, rows = self._judge(states, tolerant=undecided or self.fallback is not None)
-            policies, ordinary, gaps = self.solve_states(rewards, [self.level])
+            policies, ordinary, gaps, spread = self.solve_states(rewards, [self.level])
             cautious, gap = policies[0], gaps[0]
-        disagreement = in_units_of(self.familiar, spread_of(rewards))
+        disagreement = in_units_of(self.familiar, spread)
         decision = make_decision(cautious, ordinary, rewards, disagreement, gap)
         decision = replace(decision, actions=action_names(self.belief), index=index_of(states))
         return with_unjudged(decision, rows.reasons(), self.fallback) if rows is not None and rows.bad else decision
@@ -241,20 +242,38 @@ class CautiousPolicy:
         parameters = self.belief.parameters
         return torch.empty(self.belief.num_models, 0, self.belief.num_actions, device=parameters.device)
 
-    @single_threaded
     def solve_states(
         self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """What levels do where the models say `rewards` [M, B, A]: policies [L, B, A], the ordinary one [B, A], gaps [L, B].
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What levels do where the models say `rewards` [M, B, A].
 
         A game is played only where some model prefers another action than the ordinary one: elsewhere the ordinary policy
         has the highest k-of-N value at every level. Level n-of-n, the mean of all models drawn, is the ordinary policy.
+
+        Returns:
+            Policies [L, B, A], the ordinary one [B, A], gaps [L, B], and how far the models differ [B] (`spread_of`).
         """
         for level in levels:
             level.check_num_models(len(rewards))
         if not rewards.shape[1]:  # no state that can be judged
-            nothing = torch.zeros(0, rewards.shape[2], dtype=torch.float64)
-            return nothing.expand(len(levels), -1, -1), nothing, torch.zeros(len(levels), 0, dtype=torch.float64)
+            nothing, none = torch.zeros(0, rewards.shape[2], dtype=torch.float64), torch.zeros(0, dtype=torch.float64)
+            return nothing.expand(len(levels), -1, -1), nothing, none.expand(len(levels), -1), none
+        # Compiled games have exact weights; queues take the general solver, and a GPU its own kernels where they fit.
+        is_compiled = self._sampling is Sampling.EXACT and not plays_on_gpu(
+            rewards.device, len(rewards), rewards.shape[2]
+        )
+        if not is_compiled or all(level.k == level.n for level in levels):
+            return self._solve_in_tensors(rewards, levels, progress)
+        from cautious.solvers.per_state_decisions import decide_states  # loads the compiler
+
+        most = self._num_iterations or STATE_GAME_ITERATIONS
+        return decide_states(rewards.cpu(), levels, num_iterations=most, tolerance=self._tolerance, progress=progress)
+
+    @single_threaded
+    def _solve_in_tensors(
+        self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """As `solve_states`, by operations on tensors."""
         # Begin with the ordinary policy everywhere, then replace it where a game is played.
         ordinary = ordinary_policy(rewards)
         policies, gaps = ordinary.repeat(len(levels), 1, 1), torch.zeros(len(levels), len(ordinary)).double()
@@ -268,22 +287,17 @@ class CautiousPolicy:
                 policies[number, states], gaps[number, states] = policy, gap
         elif progress is not None:
             progress(1, 1)
-        return policies, ordinary, gaps
+        return policies, ordinary, gaps, spread_of(rewards)
 
     def _solve_games(self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
         """The best policies of the games of some states [M, b, A]: [L, b, A], and their gaps [L, b]."""
-        # Games have exact weights; queues take the general solver.
-        if self._sampling is Sampling.EXACT:
-            if plays_on_gpu(rewards.device, len(rewards), rewards.shape[2]):
-                from cautious.solvers.kernels.state_games import play_states_on_gpu as play  # needs Triton
-            else:
-                from cautious.solvers.per_state import (
-                    play_states as play,
-                )  # loads the compiler: only where a game is played
+        if self._sampling is Sampling.EXACT:  # on a GPU: elsewhere `solve_states` has decided already
+            from cautious.solvers.kernels.state_games import play_states_on_gpu  # needs Triton
 
-                rewards = rewards.cpu()
             most = self._num_iterations or STATE_GAME_ITERATIONS
-            games = play(rewards, levels, num_iterations=most, tolerance=self._tolerance, progress=progress)
+            games = play_states_on_gpu(
+                rewards, levels, num_iterations=most, tolerance=self._tolerance, progress=progress
+            )
             return games.policy.cpu(), (games.upper - games.lower).cpu()
         solution = solve_bandit(
             rewards,

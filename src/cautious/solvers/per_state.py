@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
+from cautious.compiling import compiled
 from cautious.ops.risk import KofN
 from cautious.parallel import parallel_map
 from cautious.progress import Progress, ProgressTracker
@@ -37,8 +37,10 @@ LARGEST_TASK = 2**18
 CHECK_AVERAGE = 10
 """The average policy is evaluated every this many iterations: often enough to stop in time, for a tenth of the work."""
 
-MOST_COUNTED = 256
-"""Most models that are sorted by counting, whose time grows with their square; above, by digits."""
+FEW_MODELS = 256
+"""Most models that are sorted in buckets of their values; above, by digits, whose time is linear whatever the values are."""
+BUCKETS = 256
+"""So many that few of 100 models share one."""
 DIGITS, DIGIT_BITS = 6, 11
 """Of the 64 bits that are sorted by."""
 LOWEST = np.int64(-(2**63))
@@ -73,69 +75,82 @@ def play_states(
         progress: Called with (tasks done, tasks in all).
     """
     num_models, num_states, num_actions = rewards.shape
-    weights = np.stack([level.rank_weights(num_models).numpy() for level in levels])
-    policy = np.empty((len(levels), num_states, num_actions))
-    bounds = np.empty((2, len(levels), num_states))
-
-    size = max(1, min(STATES_PER_TASK, LARGEST_TASK // (num_models * len(levels))))
-
-    def play(task: int) -> None:
-        states = slice(task * size, (task + 1) * size)
-        state_rewards = rewards[:, states].double()
-        by_model, by_action = (
-            np.ascontiguousarray(state_rewards.permute(order).numpy()) for order in ((1, 0, 2), (1, 2, 0))
-        )  # [s, M, A] and [s, A, M]
-        # Fresh arrays: a view of a larger one has another type, for which the functions would be compiled again.
-        played, certified = (
-            np.empty((len(levels), len(by_model), num_actions)),
-            np.empty((2, len(levels), len(by_model))),
-        )
-        _play_batch(by_model, by_action, weights, num_iterations, float(tolerance), played, certified)
-        policy[:, states], bounds[:, :, states] = played, certified
-        tracker.report(task)
-
-    num_tasks = -(-num_states // size)
-    tracker = ProgressTracker(num_tasks, progress)
-    parallel_map(play, num_tasks, tracker.stop if num_tasks > 1 else None)
+    policy, bounds = np.empty((len(levels), num_states, num_actions)), np.empty((2, len(levels), num_states))
+    inputs = (as_compiled(rewards), all_rank_weights(levels, num_models), num_iterations, float(tolerance))
+    in_tasks(lambda first, last: _play_batch(*inputs, first, last, policy, bounds), rewards.shape, levels, progress)
     return StateGames(*(torch.from_numpy(part) for part in (policy, *bounds)))
 
 
-def compiled(function: Callable[..., Any]) -> Any:
-    """The function in machine code, compiled when it is first called; it releases the interpreter lock while it runs.
+def in_tasks(
+    play: Callable[[int, int], Any], shape: Sequence[int], levels: Sequence[KofN], progress: Progress | None
+) -> None:
+    """Call ``play(first, last)`` for all states of rewards of `shape` [M, S, A], some of them at a time, on all threads."""
+    num_models, num_states, _ = shape
+    size = max(1, min(STATES_PER_TASK, LARGEST_TASK // (num_models * len(levels))))
+    num_tasks = -(-num_states // size)
+    if num_tasks == 1 and progress is None:  # one decision at a time: nothing to divide or to report
+        play(0, num_states)
+        return
 
-    The code is cached on disk, so that only the first process compiles, unless no folder is writable. No fast-math: sums keep
-    their order.
-    """
-    options: Any = {"nogil": True, "error_model": "numpy", "boundscheck": False}
-    try:
-        return numba.njit(function, cache=True, **options)
-    except RuntimeError:  # a package that cannot be written to, and no home either
-        return numba.njit(function, **options)
+    def play_some(task: int) -> None:
+        play(task * size, min((task + 1) * size, num_states))
+        tracker.report(task)
+
+    tracker = ProgressTracker(num_tasks, progress)
+    parallel_map(play_some, num_tasks, tracker.stop if num_tasks > 1 else None)
+
+
+def as_compiled(rewards: Tensor) -> np.ndarray:
+    """Rewards [M, S, A] as compiled functions take them: float32 or float64, in one piece."""
+    kept = rewards if rewards.dtype in (torch.float32, torch.float64) else rewards.double()
+    return kept.detach().contiguous().numpy()
+
+
+def all_rank_weights(levels: Sequence[KofN], num_models: int) -> np.ndarray:
+    """The weights of all levels, [L, M]."""
+    return np.stack([level.rank_weights(num_models).numpy() for level in levels])
 
 
 @compiled
-def _play_batch(by_model, by_action, rank_weights, num_iterations, tolerance, policy, bounds):  # type: ignore[no-untyped-def]
-    """Play all states, rewards [s, M, A] and [s, A, M], at all levels [L, M] into `policy` [L, s, A] and `bounds` [2, L, s]."""
-    for state in range(by_model.shape[0]):
-        models, actions = by_model[state], by_action[state]  # the same rewards, [M, A] and [A, M]
-        limit = tolerance * (models.max() - models.min())
+def _play_batch(rewards, rank_weights, num_iterations, tolerance, first, last, policy, bounds):  # type: ignore[no-untyped-def]
+    """Play states `first` to `last` of [M, S, A] at all levels [L, M] into `policy` [L, S, A] and `bounds` [2, L, S]."""
+    num_models, _, num_actions = rewards.shape
+    by_model, by_action = np.empty((num_models, num_actions)), np.empty((num_actions, num_models))
+    for state in range(first, last):
+        limit = tolerance * lay_out(rewards, state, by_model, by_action)
         for level in range(rank_weights.shape[0]):
-            lower, upper = _game(models, actions, rank_weights[level], num_iterations, limit, policy[level, state])
+            lower, upper = play_game(
+                by_model, by_action, rank_weights[level], num_iterations, limit, policy[level, state]
+            )
             bounds[0, level, state] = lower
             bounds[1, level, state] = upper
 
 
 @compiled
-def _game(by_model, by_action, rank_weights, num_iterations, limit, best):  # type: ignore[no-untyped-def]
+def lay_out(rewards, state, by_model, by_action):  # type: ignore[no-untyped-def]
+    """One state's rewards of [M, S, A] into `by_model` [M, A] and `by_action` [A, M], in float64; returns their range."""
+    low, high = np.inf, -np.inf
+    for m in range(rewards.shape[0]):
+        for a in range(rewards.shape[2]):
+            reward = np.float64(rewards[m, state, a])
+            by_model[m, a] = reward
+            by_action[a, m] = reward
+            low = min(low, reward)
+            high = max(high, reward)
+    return high - low
+
+
+@compiled
+def play_game(by_model, by_action, rank_weights, num_iterations, limit, best):  # type: ignore[no-untyped-def]
     """One state's game, rewards [M, A] and [A, M]: the best policy into `best` [A]; returns its value and a bound on all."""
     num_models, num_actions = by_model.shape
     policy, regret = np.full(num_actions, 1.0 / num_actions), np.zeros(num_actions)
     policy_sum, mixture_sum, recent_sum = np.zeros(num_actions), np.zeros(num_actions), np.zeros(num_actions)
     average, mixture, values = np.empty(num_actions), np.empty(num_actions), np.empty(num_models)
-    order = np.empty(num_models, np.int64)
+    order, keys, scratch = sorting_space(num_models)
     lower, upper, total, recent, restart = -np.inf, np.inf, 0.0, 0.0, 1
     for t in range(num_iterations):
-        value = evaluate(by_model, by_action, policy, rank_weights, order, values, mixture)
+        value = evaluate(by_model, by_action, policy, rank_weights, order, values, keys, scratch, mixture)
         if value >= lower:
             lower = value
             best[:] = policy
@@ -165,7 +180,7 @@ def _game(by_model, by_action, rank_weights, num_iterations, limit, best):  # ty
                 weight += policy_sum[a]
             for a in range(num_actions):
                 average[a] = policy_sum[a] / weight
-            value = evaluate(by_model, by_action, average, rank_weights, order, values, mixture)
+            value = evaluate(by_model, by_action, average, rank_weights, order, values, keys, scratch, mixture)
             if value >= lower:
                 lower = value
                 best[:] = average
@@ -175,10 +190,11 @@ def _game(by_model, by_action, rank_weights, num_iterations, limit, best):  # ty
 
 
 @compiled
-def evaluate(by_model, by_action, policy, rank_weights, order, values, mixture):  # type: ignore[no-untyped-def]
+def evaluate(by_model, by_action, policy, rank_weights, order, values, keys, scratch, mixture):  # type: ignore[no-untyped-def]
     """The exact k-of-N value of a policy [A]; `order`, `values` [M] and `mixture` [A] are filled for it.
 
     The rewards come twice, [M, A] and [A, M]: models side by side for their values, actions side by side for the mixture.
+    `keys` and `scratch` are as of `sorting_space`, and best those of the policy before.
     """
     num_models, num_actions = by_model.shape
     values[:] = 0.0
@@ -186,40 +202,83 @@ def evaluate(by_model, by_action, policy, rank_weights, order, values, mixture):
         if policy[a] != 0.0:
             for m in range(num_models):
                 values[m] += policy[a] * by_action[a, m]
-    _sort(order, values)
+    _sort(order, values, keys, scratch)
+    count = num_models
+    while rank_weights[count - 1] == 0.0:  # weights never increase, and the first is positive
+        count -= 1
     mixture[:] = 0.0
     value = 0.0
-    for i in range(num_models):
-        weight = rank_weights[i]
-        if weight == 0.0:
-            break  # weights never increase
-        m = order[i]
-        value += weight * values[m]
+    for i in range(0, count - 3, 4):  # four at a time, added one after the other: the sums are read and written once
+        first, second, third, fourth = rank_weights[i], rank_weights[i + 1], rank_weights[i + 2], rank_weights[i + 3]
+        one, two, three, four = order[i], order[i + 1], order[i + 2], order[i + 3]
+        value = value + first * values[one] + second * values[two] + third * values[three] + fourth * values[four]
         for a in range(num_actions):
-            mixture[a] += weight * by_model[m, a]
+            mixture[a] = (
+                mixture[a]
+                + first * by_model[one, a]
+                + second * by_model[two, a]
+                + third * by_model[three, a]
+                + fourth * by_model[four, a]
+            )
+    for i in range(count - count % 4, count):
+        value += rank_weights[i] * values[order[i]]
+        for a in range(num_actions):
+            mixture[a] += rank_weights[i] * by_model[order[i], a]
     return value
 
 
 @compiled
-def _sort(order, values):  # type: ignore[no-untyped-def]
-    """Models from the worst on, ties by number, into `order`; neither way depends on how the values were ordered before."""
-    if len(values) <= MOST_COUNTED:
-        _sort_by_counting(order, values)
+def sorting_space(num_models):  # type: ignore[no-untyped-def]
+    """Arrays for `evaluate`: `order` and `keys` [M], and `scratch`."""
+    return np.empty(num_models, np.int64), np.zeros(num_models), np.empty(num_models + BUCKETS + 1, np.int32)
+
+
+@compiled
+def _sort(order, values, keys, scratch):  # type: ignore[no-untyped-def]
+    """Models from the worst on, ties by number, into `order`; neither way depends on how the models were ordered before.
+
+    `keys` and `scratch` are overwritten (`sorting_space`).
+    """
+    if len(values) <= FEW_MODELS:
+        _sort_in_buckets(order, values, keys, scratch)
     else:
         _sort_by_digits(order, values)
 
 
 @compiled
-def _sort_by_counting(order, values):  # type: ignore[no-untyped-def]
-    """A model's place is the number of models that are worse: no branches, so that few models are sorted quickest."""
+def _sort_in_buckets(order, values, keys, scratch):  # type: ignore[no-untyped-def]
+    """Buckets of equal width, models of one in the order of their numbers; then insertion, which finds little to move.
+
+    The buckets divide the range of what was in `keys`, the sorted values of the policy before. Other ranges leave more to
+    insertion, but give the same order.
+    """
     num_models = len(values)
-    equal = np.zeros(num_models, np.int64)  # models placed there before, with the same value
+    places, counts = scratch[:num_models], scratch[num_models : num_models + BUCKETS + 1]
+    low, reach = keys[0], keys[num_models - 1] - keys[0]
+    scale = BUCKETS / reach if reach > 0.0 else 0.0
     for m in range(num_models):
-        worse = 0
-        for other in range(num_models):
-            worse += values[other] < values[m]
-        order[worse + equal[worse]] = m
-        equal[worse] += 1
+        place = (values[m] - low) * scale
+        place = place if place > 0.0 else 0.0  # NaN, too, where a scale is infinite
+        places[m] = np.int32(place if place < BUCKETS - 1.0 else BUCKETS - 1.0)
+    counts[:] = 0
+    for m in range(num_models):
+        counts[places[m] + 1] += 1
+    before = np.int32(0)
+    for bucket in range(1, BUCKETS + 1):
+        before += counts[bucket]
+        counts[bucket] = before
+    for m in range(num_models):
+        following = counts[places[m]]
+        counts[places[m]] = following + 1
+        order[following], keys[following] = m, values[m]
+    for i in range(1, num_models):
+        value = keys[i]
+        if keys[i - 1] > value:
+            m, empty = order[i], i
+            while empty > 0 and keys[empty - 1] > value:
+                keys[empty], order[empty] = keys[empty - 1], order[empty - 1]
+                empty -= 1
+            keys[empty], order[empty] = value, m
 
 
 @compiled

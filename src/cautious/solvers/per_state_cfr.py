@@ -12,11 +12,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from cautious.compiling import compiled
 from cautious.parallel import parallel_map
 from cautious.progress import ProgressTracker
 from cautious.solvers.adversary import WINDOWS, ModelQueue
 from cautious.solvers.cfr import CFROptions, CFRResult, CFRState, History, Problem, init
-from cautious.solvers.per_state import compiled, evaluate
+from cautious.solvers.per_state import evaluate, sorting_space
 from cautious.solvers.rewards import DenseRewards
 from cautious.types import Sampling, Update
 
@@ -136,7 +137,8 @@ def _play(  # type: ignore[no-untyped-def]
     num_states, num_models, num_actions = by_model.shape
     num_iterations, num_runs, num_drawn = draws.shape
     trace[REGRET] = -np.inf
-    returns, order, worst = np.empty(num_models), np.empty(num_models, np.int64), np.empty(num_models, np.int64)
+    returns, worst = np.empty(num_models), np.empty(num_models, np.int64)
+    order, keys, scratch = sorting_space(num_models)
     mixture, exact_mixture = np.empty(num_actions), np.empty(num_actions)
     policy, cumulative, signed = np.empty(num_actions), np.empty(num_actions), np.empty(num_actions)
     for state in range(num_states):
@@ -147,8 +149,9 @@ def _play(  # type: ignore[no-untyped-def]
                 value = 0.0
                 if tracked or num_drawn == 0:
                     value = evaluate(
-                        by_model[state], by_action[state], policy, rank_weights, order, returns, exact_mixture
-                    )
+                        by_model[state], by_action[state], policy, rank_weights, order, returns, keys, scratch,
+                        exact_mixture,
+                    )  # fmt: skip
                 if tracked:
                     trace[EXACT, t, run] += value
                     if value >= highest:  # on ties the later iterate, as in `better_policy`

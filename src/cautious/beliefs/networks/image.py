@@ -2,7 +2,7 @@
 
     28x28 -> conv 64 @ 4x4 -> max-pool 2 -> ReLU -> conv 16 @ 4x4 -> max-pool 2 -> ReLU -> 256 (+ help bit) -> 50 -> 15 -> A
 
-`networks/image_layers.py` computes it; this file says what it is made of.
+`networks/image_layers.py` and, for predictions on the CPU, `image_prediction.py` compute it; this file says what it is made of.
 """
 
 from __future__ import annotations
@@ -28,6 +28,13 @@ from cautious.beliefs.networks.image_layers import (
     forward,
     forward_shared,
 )
+from cautious.beliefs.networks.image_prediction import (
+    IMAGES_PER_CALL,
+    MODELS_PER_CALL,
+    ImageLayers,
+    layers_of,
+    predict_images,
+)
 from cautious.errors import InvalidInputError
 from cautious.validation import as_float_tensor, check_finite
 
@@ -44,8 +51,8 @@ class ImageNetwork:
 
     name = "image"
     state_shape = (SIDE, SIDE)
-    block = MappingProxyType({"cpu": (16, 64), "cuda": (16, 1024)})
-    rows_per_call = 2  # few enough where one image is asked about, enough to be quick with many
+    block = MappingProxyType({"cpu": (MODELS_PER_CALL, 64), "cuda": (16, 1024)})
+    rows_per_call = IMAGES_PER_CALL
     blocks_per_task = 1
 
     @property
@@ -120,11 +127,17 @@ class ImageNetwork:
 
     def predict(self, parameters: Tensor, *states: Tensor) -> Tensor:
         """Every model's rewards on the same images: [M, P], [S, 28, 28] (and bits [S]) -> [M, S, A]."""
-        part = self.split(parameters)
         if parameters.device.type != "cpu":
-            return forward_shared(part, *states)
-        calls = zip(*(array.split(self.rows_per_call) for array in states), strict=True)
-        return torch.cat([forward_shared(part, *arrays) for arrays in calls], dim=1)
+            return forward_shared(self.split(parameters), *states)
+        return self.predict_by(self.layers_of(parameters), *states)
+
+    def layers_of(self, parameters: Tensor) -> ImageLayers:
+        """Weights [M, P] as `predict_by` takes them, on the CPU."""
+        return layers_of(self.split(parameters))
+
+    def predict_by(self, layers: ImageLayers, *states: Tensor) -> Tensor:
+        """As `predict`, by what `layers_of` returned: an image takes hardly longer than laying weights out for it."""
+        return predict_images(layers, *states)
 
     def forward(self, parameters: Tensor, images: Tensor, help_available: Tensor | None) -> ImageActivations:
         """Each model's rewards on its own images, and what `backward` needs: [M, P], [M, B, 28, 28] (and bits [M, B])."""

@@ -59,7 +59,7 @@ def forward(part: Part, images: Tensor, help_available: Tensor | None) -> ImageA
     asked = images.shape[1]
     images = aligned(images, 1)
     num_models, batch = images.shape[:2]
-    patches = _patches(images.flatten(0, 1)).view(num_models, batch * FIRST * FIRST, KERNEL**2)
+    patches = patches_of(images.flatten(0, 1)).view(num_models, batch * FIRST * FIRST, KERNEL**2)
     kernels = part["conv1.weight"].flatten(2).transpose(1, 2)  # [M, 16, 64]
     first = torch.baddbmm(part["conv1.bias"].unsqueeze(1), patches, kernels)  # [M, B*484, 64]
     first = first.view(num_models * batch, FIRST, FIRST, CHANNELS[0]).permute(0, 3, 1, 2)
@@ -68,43 +68,40 @@ def forward(part: Part, images: Tensor, help_available: Tensor | None) -> ImageA
     second = _second_convolution(pooled, part["conv2.weight"], part["conv2.bias"])
     best, second_choice = torch.ops.aten.max_pool2d_with_indices(second, [2, 2], [2, 2])
     bits = None if help_available is None else aligned(help_available, 1)
-    features, hidden, predictions = _dense(part, best.relu_(), bits)
+    features, hidden, predictions = dense_layers(part, best.relu_(), bits)
     activations = (patches, first, first_choice, pooled, second, second_choice, features, hidden)
     return ImageActivations(*activations, predictions[:, :asked])
 
 
 @torch.no_grad()
 def forward_shared(part: Part, images: Tensor, help_available: Tensor | None = None) -> Tensor:
-    """Every model's rewards on the same images: bytes [S, 28, 28] (and bits [S]) -> [M, S, A].
+    """Every model's rewards on the same images: bytes [S, 28, 28] (and bits [S]) -> [M, S, A]; on the CPU `image_prediction`.
 
-    Patches are cut once for all models, whose first convolutions are one product; nothing is kept for a backward pass. The
-    linear layers are as wide as whole cache lines on the CPU: narrower ones round an image by its position among the others.
+    Patches are cut once for all models, whose first convolutions are one product; nothing is kept for a backward pass.
     """
-    asked, num_models = len(images), len(part["conv1.bias"])
+    num_models = len(part["conv1.bias"])
     kernels = part["conv1.weight"].reshape(num_models * CHANNELS[0], KERNEL**2)
-    first = torch.addmm(part["conv1.bias"].flatten(), _patches(images).view(-1, KERNEL**2), kernels.T)
-    pooled = _pool(first.view(len(images), FIRST, FIRST, -1)).relu_().permute(0, 3, 1, 2)  # [S, M*64, 11, 11]
+    first = torch.addmm(part["conv1.bias"].flatten(), patches_of(images).view(-1, KERNEL**2), kernels.T)
+    pooled = pool(first.view(len(images), FIRST, FIRST, -1)).relu_().permute(0, 3, 1, 2)  # [S, M*64, 11, 11]
     second = _second_convolution(pooled, part["conv2.weight"], part["conv2.bias"])
-    best = aligned(_pool(second.permute(0, 2, 3, 1)).relu_().permute(0, 3, 1, 2), 0)
-    bits = None if help_available is None else aligned(help_available, 0).expand(num_models, -1)
-    num_actions = part["fc3.bias"].shape[1]
-    dense = _aligned_dense(part) if images.device.type == "cpu" else part
-    return _dense(dense, best, bits)[2][:, :asked, :num_actions]
+    best = pool(second.permute(0, 2, 3, 1)).relu_().permute(0, 3, 1, 2)
+    bits = None if help_available is None else help_available.expand(num_models, -1)
+    return dense_layers(part, best, bits)[2]
 
 
-def _patches(images: Tensor) -> Tensor:
+def patches_of(images: Tensor) -> Tensor:
     """What the first convolution sees of each image, scaled to [0, 1]: bytes [n, 28, 28] -> [n, 484*16]."""
     scaled = images.reshape(len(images), SIDE * SIDE).float().div_(255)
     return scaled.index_select(1, _patch_places(scaled.device))
 
 
-def _pool(last: Tensor) -> Tensor:
+def pool(last: Tensor) -> Tensor:
     """2x2 max-pooling of [n, H, W, C] -> [n, H/2, W/2, C], without noting where each maximum came from."""
     rows = torch.maximum(last[:, ::2], last[:, 1::2])
     return torch.maximum(rows[:, :, ::2], rows[:, :, 1::2])
 
 
-def _dense(part: Part, pooled: Tensor, bits: Tensor | None) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
+def dense_layers(part: Part, pooled: Tensor, bits: Tensor | None) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
     """The linear layers: [B, M*16, 4, 4] (and bits [M, B]) -> features, hidden layers and predictions, each [M, B, ...]."""
     flat = pooled.reshape(len(pooled), -1, NUM_FEATURES)  # (channel, y, x), as PyTorch flattens
     features = flat.transpose(0, 1)
@@ -117,7 +114,7 @@ def _dense(part: Part, pooled: Tensor, bits: Tensor | None) -> tuple[Tensor, tup
     return features, (one, two), _linear(part, "fc3", two)
 
 
-def _aligned_dense(part: Part) -> dict[str, Tensor]:
+def aligned_dense(part: Part) -> dict[str, Tensor]:
     """The linear layers' weights with units of weight 0 beside their own, so that each is as wide as whole cache lines."""
     layers = ("fc1", "fc2", "fc3")
     weights = {f"{layer}.weight": aligned(part[f"{layer}.weight"], 1, 2) for layer in layers}
@@ -141,7 +138,7 @@ def backward(part: Part, activations: ImageActivations, slope: Tensor) -> dict[s
     to_second = _unpool(
         to_features.contiguous(memory_format=torch.channels_last), activations.second, activations.second_choice
     )
-    kernels = part["conv2.weight"].flatten(0, 1).contiguous(memory_format=torch.channels_last)
+    kernels = by_channel(part["conv2.weight"])
     with _exact_convolution():
         to_pooled, to_kernels, to_bias = torch.ops.aten.convolution_backward(
             to_second,
@@ -173,13 +170,17 @@ def _second_convolution(pooled: Tensor, kernels: Tensor, bias: Tensor) -> Tensor
     """
     num_models = len(kernels)
     if pooled.device.type == "cpu":
-        by_channel = kernels.flatten(0, 1).contiguous(memory_format=torch.channels_last)
-        return torch.nn.functional.conv2d(pooled, by_channel, bias.flatten(), groups=num_models)
+        return torch.nn.functional.conv2d(pooled, by_channel(kernels), bias.flatten(), groups=num_models)
     by_model = _one_by_one(pooled, num_models).permute(0, 2, 3, 1)  # [M*B, 11, 11, 64]
     patches = by_model.unfold(1, KERNEL, 1).unfold(2, KERNEL, 1)  # [M*B, 8, 8, 64, 4, 4]
     rows = patches.reshape(num_models, -1, CHANNELS[0] * KERNEL**2)
     second = torch.baddbmm(bias.unsqueeze(1), rows, kernels.flatten(2).transpose(1, 2))  # [M, B*64, 16]
     return _side_by_side(second.view(-1, SECOND, SECOND, CHANNELS[1]).permute(0, 3, 1, 2), num_models)
+
+
+def by_channel(kernels: Tensor) -> Tensor:
+    """[M, 16, 64, 4, 4] -> [M*16, 64, 4, 4], channels last, as a grouped convolution takes them."""
+    return kernels.flatten(0, 1).contiguous(memory_format=torch.channels_last)
 
 
 def _linear(part: Part, layer: str, inputs: Tensor) -> Tensor:
