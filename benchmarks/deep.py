@@ -1,17 +1,19 @@
 """KofNPPO on the driving world, judged by the exact solver: ten seeds, the coverage of its bounds, its cost beside plain PPO.
 
-    python -m benchmarks.deep seeds deep.jsonl [STEPS [LEVEL]]     # goes on where it was stopped
+    python -m benchmarks.deep seeds [--out FILE] [--steps 750000] [--first-seed 100] [--levels 1-of-20 ...]
     python -m benchmarks.deep coverage
     python -m benchmarks.deep overhead
+
+`seeds` appends each run to its file as soon as it is known; the same command goes on from there.
 
 The learner has no table: its network sees 22 features of a state, and the environment is sampled.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
-import sys
 import time
 from collections.abc import Sequence
 from functools import lru_cache
@@ -32,7 +34,9 @@ from cautious.worlds.driving import DrivingWorld
 from cautious.worlds.driving_features import driving_features, state_numbers_of
 
 LEVELS = ("1-of-20", "5-of-20")
-NUM_SEEDS, NUM_STEPS, NUM_ENVS = 10, 500_000, 64
+NUM_SEEDS, NUM_STEPS, NUM_ENVS = 10, 750_000, 64
+FIRST_SEED = 100
+"""Settings were chosen on seeds 0 to 2, so results are reported on others."""
 PPO_SETTINGS: dict[str, Any] = {
     "learning_rate": lambda progress: 1e-3 * progress,
     "n_steps": 64,
@@ -105,14 +109,14 @@ def learn(level: str, seed: int, num_steps: int = NUM_STEPS) -> dict[str, Any]:
     }
 
 
-def seeds(path: Path, num_steps: int = NUM_STEPS, levels: Sequence[str] = LEVELS) -> None:
+def seeds(path: Path, num_steps: int, levels: Sequence[str], first_seed: int) -> None:
     """All runs that the file does not hold yet, then the table."""
     path.parent.mkdir(parents=True, exist_ok=True)
     done = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    held = {(run["level"], run["seed"]) for run in done}
-    for seed in range(NUM_SEEDS):
+    known = {(run["level"], run["seed"]) for run in done}
+    for seed in range(first_seed, first_seed + NUM_SEEDS):
         for level in levels:
-            if (level, seed) not in held:
+            if (level, seed) not in known:
                 run = learn(level, seed, num_steps)
                 with path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(run) + "\n")
@@ -189,14 +193,24 @@ def overhead(num_steps: int = 65_536, num_models: int = 100) -> None:
         print(f"{name:55} {max(speeds):8,.0f} steps per CPU second (best of 3)", flush=True)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run one part."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=["seeds", "coverage", "overhead"])
+    parser.add_argument("--out", type=Path, default=Path("results/deep/seeds.jsonl"), help="of seeds")
+    parser.add_argument("--steps", type=int, default=NUM_STEPS, help="of seeds")
+    parser.add_argument("--first-seed", type=int, default=FIRST_SEED, help=f"of seeds: {NUM_SEEDS} from this one on")
+    parser.add_argument("--levels", nargs="+", default=LEVELS, help="of seeds")
+    options = parser.parse_args()
     torch.set_num_threads(1)
     print(f"{provenance_line()}, one thread")
-    verb = sys.argv[1] if len(sys.argv) > 1 else ""
-    if verb == "seeds":
-        file, steps = [*sys.argv[2:4], *("deep.jsonl", str(NUM_STEPS))[len(sys.argv[2:4]) :]]
-        seeds(Path(file), int(steps), sys.argv[4:] or LEVELS)
-    elif verb in ("coverage", "overhead"):
-        {"coverage": coverage, "overhead": overhead}[verb]()
+    if options.part == "seeds":
+        seeds(options.out, options.steps, options.levels, options.first_seed)
+    elif options.part == "coverage":
+        coverage()
     else:
-        sys.exit(__doc__)
+        overhead()
+
+
+if __name__ == "__main__":
+    main()
