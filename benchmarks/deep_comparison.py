@@ -14,7 +14,7 @@ import argparse
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -118,15 +118,18 @@ WIDE_PROBABILITY = 0.1
 """Of obstacles on the wide road, per hidden obstacle and newly seen row."""
 
 
-def run_learned(out: Path, only: str | None, layouts: Sequence[int], num_steps: int, critics: str) -> None:
-    """Learn what is not in the file yet."""
+def run_learned(options: argparse.Namespace) -> None:
+    """Learn what is not in the file yet; each way to learn has a file of its own."""
     from benchmarks.deep import CRITICS
-    from benchmarks.deep_learned import learned_rows
+    from benchmarks.deep_learned import ENTROPY, learned_rows
 
-    path = out / ("learned.jsonl" if critics == "one" else f"learned-{critics}-critics.jsonl")
+    entropy = ENTROPY if options.entropy is None else options.entropy
+    critics = "" if options.critics == "one" else f"-{options.critics}-critics"
+    path = options.out / f"learned{critics}{'' if entropy == ENTROPY else f'-entropy-{entropy:g}'}.jsonl"
     known = {(row["map"], row["rule"], row["dial"], row["seed"], row["steps"]) for row in rows_of(path)}
-    for layout in layouts:
-        for row in learned_rows(layout, independent(6), LEARNED_SEEDS, known, only, num_steps, CRITICS[critics]):
+    way = options.only, options.steps, entropy, CRITICS[options.critics]
+    for layout in options.maps:
+        for row in learned_rows(layout, independent(6), LEARNED_SEEDS, known, *way):
             append(path, row)
             print(row, flush=True)
 
@@ -150,6 +153,7 @@ def main() -> None:
     parser.add_argument("--only", help='of "learned": one rule with its dial, such as "k-of-N 1-of-20"')
     parser.add_argument("--steps", type=int, default=150_000, help='of "learned"')
     parser.add_argument("--maps", type=int, nargs="+", default=[0], help='of "learned"')
+    parser.add_argument("--entropy", type=float, help='of "learned": another entropy bonus at the beginning')
     parser.add_argument("--critics", choices=["one", "many"], default="one", help='of "learned": of k-of-N')
     options = parser.parse_args()
     warnings.simplefilter("ignore", BeliefWarning)
@@ -159,7 +163,7 @@ def main() -> None:
     if options.part == "exact":
         run_exact(options.out)
     elif options.part == "learned":
-        run_learned(options.out, options.only, options.maps, options.steps, options.critics)
+        run_learned(options)
     elif options.part == "wide":
         run_wide(options.out)
     else:

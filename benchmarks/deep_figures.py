@@ -206,9 +206,8 @@ def write(out: Path, figures: Path, rows_of: Callable[[Path], Rows]) -> Iterable
     if exact:
         draw_exact(exact, figures / "deep-comparison.png")
         yield from exact_tables(exact)
-    for name in ("learned", "learned-many-critics"):
-        if learned := rows_of(out / f"{name}.jsonl"):
-            yield from ["", f"{name}:", "", *learned_table(learned)]
+    for path in sorted(out.glob("learned*.jsonl")):
+        yield from ["", f"{path.stem}:", "", *learned_table(rows_of(path))]
     if wide:
         yield ""
         yield from wide_table(wide)

@@ -81,14 +81,20 @@ def learned_rules(kind_rewards: Tensor, seed: int) -> Iterator[tuple[str, str, T
 
 
 def learn_terrains(
-    layout: int, kind_rewards: Tensor, level: KofN, seed: int, num_steps: int, kind: type[KofNPPO] = KofNPPO
+    layout: int,
+    kind_rewards: Tensor,
+    level: KofN,
+    seed: int,
+    num_steps: int,
+    entropy: float = ENTROPY,
+    kind: type[KofNPPO] = KofNPPO,
 ) -> tuple[TerrainWorld, Tensor, float]:
     """A learned policy [S, A] on a map, and the seconds of processor time it took."""
     world = terrain_world(layout)
     env = gymnasium.make_vec("cautious/Terrains-v0", num_envs=NUM_ENVS, layout=layout)
     started = time.process_time()
     agent = kind("MlpPolicy", env, TerrainBelief(world, kind_rewards), level, seed=seed, device="cpu", **TERRAINS_PPO)
-    agent.learn(num_steps, callback=FallingEntropy(ENTROPY))
+    agent.learn(num_steps, callback=FallingEntropy(entropy))
     return world, agent.probabilities(world.observe(np.arange(world.num_states))), time.process_time() - started
 
 
@@ -109,14 +115,15 @@ def learned_rows(
     known: set[tuple[Any, ...]],
     only: str | None,
     num_steps: int,
-    kind: type[KofNPPO] = KofNPPO,
+    entropy: float,
+    kind: type[KofNPPO],
 ) -> Iterator[Any]:
     """Each rule, learned with each seed and judged exactly in the twin, but for what is known."""
     for seed in seeds:
         for rule, dial, of_rule, level in learned_rules(kind_rewards, seed):
             if (layout, rule, dial, seed, num_steps) in known or (only and f"{rule} {dial}" != only):
                 continue
-            world, policy, seconds = learn_terrains(layout, of_rule, level, seed, num_steps, kind)
+            world, policy, seconds = learn_terrains(layout, of_rule, level, seed, num_steps, entropy, kind)
             share = share_of_optimum(world, policy, of_rule, level)
             found = {name: round(value, 5) for name, value in measures(world, policy).items()}
             yield {
