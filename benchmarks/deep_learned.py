@@ -77,7 +77,7 @@ def learned_rules(kind_rewards: Tensor, seed: int) -> Iterator[tuple[str, str, T
     yield "BROIL", "λ=0.5, α=0.95", kind_rewards, broil_level(0.5, 0.95)
     yield "one-step ranking", "1-of-20", ranked_in_each_state(kind_rewards, "1-of-20")[None], alone
     yield "novelty, avoids", "all", avoiding(kind_rewards, thresholds(kind_rewards)[-1])[None], alone
-    yield "one model", "", kind_rewards[seed][None], alone
+    yield "one model", "", kind_rewards[seed % len(kind_rewards)][None], alone
 
 
 def learn_terrains(
