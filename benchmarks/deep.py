@@ -134,10 +134,12 @@ def summary(level: str, runs: list[dict[str, Any]]) -> list[str]:
     lower, upper = optimum(level)
     shares = sorted(run["value"] / upper for run in runs)
     greedy = sorted(run["greedy"] / upper for run in runs)
+    in_order = ", ".join(f"{100 * run['value'] / upper:.2f}" for run in runs)
     return [
         f"{level}: certified optimum {lower:.4f} to {upper:.4f}; the ordinary optimum is worth {ordinary_value(level):.4f}",
         f"  {len(runs)} seeds of {runs[0]['steps']:,} steps: median {statistics.median(shares):.2%} of the optimum, lowest "
         f"{shares[0]:.2%}, second lowest {shares[1]:.2%}, highest {shares[-1]:.2%}",
+        f"  seed by seed, in %: {in_order}",
         f"  most likely actions: median {statistics.median(greedy):.2%}, lowest {greedy[0]:.2%}",
         f"  CPU seconds: median {statistics.median(run['cpu_seconds'] for run in runs):.0f}; wall: "
         f"{statistics.median(run['seconds'] for run in runs):.0f} (other work on the machine)",
