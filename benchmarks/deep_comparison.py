@@ -112,20 +112,26 @@ def run_exact(out: Path) -> None:
         append(path, row)
 
 
-LEARNED_MAP, LEARNED_SEEDS, WIDE_SEEDS = 0, range(10), range(5)
+LEARNED_SEEDS, WIDE_SEEDS = range(100, 110), range(5)
+"""Of the learned rules others than those that settings were chosen on."""
 WIDE_PROBABILITY = 0.1
 """Of obstacles on the wide road, per hidden obstacle and newly seen row."""
 
 
-def run_learned(out: Path, only: str | None, layout: int, num_steps: int) -> None:
-    """Learn what is not in the file yet."""
-    from benchmarks.deep_learned import learned_rows
+def run_learned(options: argparse.Namespace) -> None:
+    """Learn what is not in the file yet; each way to learn has a file of its own."""
+    from benchmarks.deep import CRITICS
+    from benchmarks.deep_learned import ENTROPY, learned_rows
 
-    path = out / "learned.jsonl"
+    entropy = ENTROPY if options.entropy is None else options.entropy
+    critics = "" if options.critics == "one" else f"-{options.critics}-critics"
+    path = options.out / f"learned{critics}{'' if entropy == ENTROPY else f'-entropy-{entropy:g}'}.jsonl"
     known = {(row["map"], row["rule"], row["dial"], row["seed"], row["steps"]) for row in rows_of(path)}
-    for row in learned_rows(layout, independent(6), LEARNED_SEEDS, known, only, num_steps):
-        append(path, row)
-        print(row, flush=True)
+    way = options.only, options.steps, entropy, CRITICS[options.critics]
+    for layout in options.maps:
+        for row in learned_rows(layout, independent(6), LEARNED_SEEDS, known, *way):
+            append(path, row)
+            print(row, flush=True)
 
 
 def run_wide(out: Path) -> None:
@@ -146,7 +152,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/deep-comparison"))
     parser.add_argument("--only", help='of "learned": one rule with its dial, such as "k-of-N 1-of-20"')
     parser.add_argument("--steps", type=int, default=150_000, help='of "learned"')
-    parser.add_argument("--map", type=int, default=LEARNED_MAP, help='of "learned"')
+    parser.add_argument("--maps", type=int, nargs="+", default=[0], help='of "learned"')
+    parser.add_argument("--entropy", type=float, help='of "learned": another entropy bonus at the beginning')
+    parser.add_argument("--critics", choices=["one", "many"], default="one", help='of "learned": of k-of-N')
     options = parser.parse_args()
     warnings.simplefilter("ignore", BeliefWarning)
     torch.set_num_threads(1)
@@ -155,7 +163,7 @@ def main() -> None:
     if options.part == "exact":
         run_exact(options.out)
     elif options.part == "learned":
-        run_learned(options.out, options.only, options.map, options.steps)
+        run_learned(options)
     elif options.part == "wide":
         run_wide(options.out)
     else:

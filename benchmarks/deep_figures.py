@@ -202,13 +202,12 @@ def wide_table(rows: Rows) -> list[str]:
 
 def write(out: Path, figures: Path, rows_of: Callable[[Path], Rows]) -> Iterable[str]:
     """All tables; figures into their folder."""
-    exact, learned, wide = (rows_of(out / f"{name}.jsonl") for name in ("exact", "learned", "wide"))
+    exact, wide = (rows_of(out / f"{name}.jsonl") for name in ("exact", "wide"))
     if exact:
         draw_exact(exact, figures / "deep-comparison.png")
         yield from exact_tables(exact)
-    if learned:
-        yield ""
-        yield from learned_table(learned)
+    for path in sorted(out.glob("learned*.jsonl")):
+        yield from ["", f"{path.stem}:", "", *learned_table(rows_of(path))]
     if wide:
         yield ""
         yield from wide_table(wide)

@@ -28,6 +28,7 @@ ORDER = (
 HOMES = {
     "gymnasium": ("worlds.envs", "rl"),
     "stable_baselines3": "rl",
+    "minigrid": "worlds.envs.terrains_minigrid",
     "pooch": "worlds.data",
     "safetensors": "io.arrays",
     "ray": "experiments.executors",
@@ -89,7 +90,10 @@ def test_what_is_imported_is_declared():
     """Not only installed because something else needs it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *(entry for extra in ("ray", "rl", "tables") for entry in extras[extra])]
+    wanted = [
+        *project["dependencies"],
+        *(entry for extra in ("minigrid", "ray", "rl", "tables") for entry in extras[extra]),
+    ]
     declared = {re.split(r"[><=;\[ ]", entry)[0].replace("-", "_") for entry in wanted}
     declared |= {"cautious", "triton"}  # the latter comes with torch for GPUs, and is done without elsewhere
     for module, path in modules():

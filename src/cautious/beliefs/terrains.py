@@ -22,6 +22,9 @@ HIDDEN, WIDTH = 64, 2.0
 """Hidden units, and the deviation of the first layer's initial weights: models then differ about an unseen kind by about 0.65,
 as much as a good and a harmful kind differ from their mean (0.7)."""
 
+MINIGRID_AGENT = 10
+"""MiniGrid's number for the agent in an image; ``minigrid.core.constants.OBJECT_TO_IDX["agent"]``."""
+
 
 class KindNetwork(nn.Module):
     """From one-hot kinds [B, K] to rewards [B, 1]."""
@@ -80,7 +83,15 @@ class TerrainBelief:
         return self.state_rewards.shape[2]
 
     def rewards(self, observations: Any) -> Tensor:
-        """Rewards [M, B, A] of observations [B, F], which show row and column first."""
-        seen = torch.as_tensor(observations)
+        """Rewards [M, B, A] of what `cautious/Terrains-v0` shows [B, F], or of MiniGrid's full images [B, 11, 11, 3]."""
+        return self.state_rewards[:, _cells_of(torch.as_tensor(observations))]
+
+
+def _cells_of(seen: Tensor) -> Tensor:
+    """Numbers of the cells that a carrier stands on, [B]."""
+    if seen.dim() == 4:  # columns come first in MiniGrid, and a wall surrounds the field
+        places = (seen[..., 0] == MINIGRID_AGENT).flatten(1).int().argmax(dim=1)
+        columns, rows = places // seen.shape[2] - 1, places % seen.shape[2] - 1
+    else:
         rows, columns = seen[:, :SIZE].argmax(dim=1), seen[:, SIZE : 2 * SIZE].argmax(dim=1)
-        return self.state_rewards[:, rows * cell_number((1, 0)) + columns]
+    return rows * cell_number((1, 0)) + columns

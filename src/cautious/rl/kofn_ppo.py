@@ -26,7 +26,7 @@ from cautious.rl.belief import MixedBelief, StepRewards
 from cautious.rl.environments import as_vec_env, stop_chance
 from cautious.rl.files import PPO_SETTINGS, SCHEDULES, load_agent, save_agent
 from cautious.rl.mixture import Mixture
-from cautious.rl.recorder import Recorder
+from cautious.rl.recorder import Recorder, Steps
 from cautious.rl.value import Episodes, GapFound, Returns, Value, bound_returns, default_horizon, run_episodes
 from cautious.seeding import check_seed, derive_seed, make_rng
 from cautious.solvers.certificate import Certificate
@@ -141,6 +141,11 @@ class KofNPPO(PPO):
 
     def _pay(self, buffer: RolloutBuffer) -> None:
         """Rank the models by this rollout, and add the mixture's rewards to what the buffer holds."""
+        steps, rewards = self._take_rewards(buffer)
+        buffer.rewards += self._mix(steps, rewards).reshape(buffer.rewards.shape)
+
+    def _take_rewards(self, buffer: RolloutBuffer) -> tuple[Steps, np.ndarray]:
+        """The recorded steps, and what each model pays for each of them, [M, T*E]."""
         steps = self._recorder.take()
         actions = buffer.actions.reshape(-1, *(self.action_space.shape or ()))
         if isinstance(self.action_space, spaces.Box):  # what PPO made of them for the environment
@@ -148,17 +153,23 @@ class KofNPPO(PPO):
                 actions = self.policy.unscale_action(actions)
             else:
                 actions = np.clip(actions, self.action_space.low, self.action_space.high)
-        rewards = self._pay_by(steps.observations, actions, steps.following)
+        return steps, self._pay_by(steps.observations, actions, steps.following)
+
+    def _mix(self, steps: Steps, rewards: np.ndarray) -> np.ndarray:
+        """Update the mixture by what the models pay in a rollout [M, T*E]; returns what PPO learns from, [T*E]."""
         # What the discount makes of a step, and what random stops already did: with gamma 0, they end every episode at once.
         going_on = 1 - self._stop_chance
         visits = (self.gamma / going_on) ** steps.ages if going_on > 0 else np.ones(len(steps.ages))
         self.mixture.update(rewards, visits, self._present_level())
         paid = self.mixture.pay(rewards)
-        scale = self.mixture.scale(self.gamma) if self.reward_scale is None else self.reward_scale
-        buffer.rewards += (scale * paid).reshape(buffer.rewards.shape)
         self.logger.record("cautious/k_of_n_return", float(self.level.value(self.mixture.returns)))
         self.logger.record("cautious/mean_return", float(self.mixture.returns.mean()))
         self.logger.record("cautious/level_k", self._present_level().k)
+        return self._factor() * paid
+
+    def _factor(self) -> float:
+        """On the rewards that PPO learns from."""
+        return self.mixture.scale(self.gamma) if self.reward_scale is None else self.reward_scale
 
     def train(self) -> None:
         """PPO's, with the entropy coefficient of the present progress."""

@@ -30,6 +30,10 @@ gymnasium.register(
     vector_entry_point="cautious.worlds.envs.terrains_env:TerrainsVectorEnv",
     max_episode_steps=100,
 )
+gymnasium.register(  # its module needs the package minigrid, which is imported when one is made
+    id="cautious/TerrainsMiniGrid-v0",
+    entry_point="cautious.worlds.envs.terrains_minigrid:TerrainsMiniGridEnv",
+)
 gymnasium.register(
     id="cautious/WideDriving-v0",
     entry_point="cautious.worlds.envs.wide_driving_env:WideDrivingEnv",

@@ -28,8 +28,7 @@ class TerrainsEnv(BatchEnv):
     `num_unseen` further kinds lie in the field and never occurred in that log. Half of those are harmful, half are good,
     independently of each other. The edge is known ground, and so is a road from its right side to the depot: there is always
     a known way, which is up to 20 steps long where the way across takes 4.
-    The environment is written for this package, without MiniGrid: MiniGrid's carrier turns before it walks, and sees a
-    window, which would give the exact twin four times as many states, and histories instead of states.
+    `cautious/TerrainsMiniGrid-v0` is the same field with MiniGrid's observations and pictures.
 
     ## Action Space
     `Discrete(5)`: 0 up, 1 right, 2 down, 3 left, 4 stay. With probability `slip` a step goes into one of the four
