@@ -30,7 +30,7 @@ from cautious.parallel import single_thread
 from cautious.solvers.per_state import play_states
 from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE
 
-COUNTS = {1: (1, 15), 32: (8, 3), 1000: (16, 1)}
+COUNTS = {1: (1, 15), 32: (8, 3), 1000: (16, 3)}
 """Observations -> (observations of the plain way, which is scaled up; calls of which the median counts)."""
 
 

@@ -55,6 +55,20 @@ def test_a_users_world_is_solved_and_certified(problem, capsys):
     assert sorted(p.name for p in (folder / "out").iterdir()) == ["certificate.json", "policy.safetensors"]
 
 
+def test_a_wide_gap_is_said_with_the_way_out(problem, capsys):
+    """Models that differ by a hundred times the rewards: few iterations leave a wide gap, and a warning says so."""
+    folder, _, rewards = problem
+    arguments = ["--mdp", f"{folder}/mdp.safetensors", "--level", "1-of-20", "20-of-20"]
+    run(folder, "--rewards", f"{folder}/rewards.safetensors", *arguments, "--iterations", "2000")
+    assert "the gap at" not in capsys.readouterr().out
+    doubts = 100 * torch.randn(rewards.shape, generator=torch.Generator().manual_seed(0)).to(rewards.dtype)
+    save_file({"rewards": rewards + doubts}, folder / "doubts.safetensors")
+    run(folder, "--rewards", f"{folder}/doubts.safetensors", *arguments, "--iterations", "3")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the gap at 1-of-20" in said
+    assert "more --iterations" in said
+
+
 def test_an_estimated_world_is_said_to_be_one(problem, capsys):
     folder, mdp, _ = problem
     visits = torch.full((mdp.num_states, mdp.num_actions), 7)

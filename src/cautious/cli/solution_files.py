@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cautious.solvers.certificate import Certificate
 
 POLICY, CERTIFICATE, DECISIONS = "policy.safetensors", "certificate.json", "decisions.csv"
+WIDE_GAP = 0.1
 UNDECIDED = "undecided"
 """What decisions.csv says about a row that no model can judge, without --fallback."""
 
@@ -39,6 +40,18 @@ class Solved(NamedTuple):
         """What the bounds hold for, if the world is an estimate; the same for every certificate."""
         remark = next((certificate.estimated for certificate in self.certificates.values()), None)
         return None if remark is None else str(remark)
+
+    def wide_gaps(self, num_levels: int) -> list[int]:
+        """Numbers of the levels whose best policy has a gap above `WIDE_GAP` of the value; none where states have one each."""
+        if self.record.get("regime") == "single-state":
+            return []
+        best = self.certificates["best_policy"]
+        lower, upper = (bound.reshape(num_levels).tolist() for bound in (best.lower, best.upper))
+        return [
+            number
+            for number, (low, high) in enumerate(zip(lower, upper, strict=True))
+            if high - low > WIDE_GAP * max(abs(low), abs(high))
+        ]
 
     def in_all_rows(self, decision: Decision) -> Solved:
         """The same for files, where rows that could not be judged have the policy of the decision, and NaN for bounds."""

@@ -157,10 +157,16 @@ class Solve:
         self, inputs: DecisionInputs | None, solved: Solved, decision: Decision, rule: tuple[int, float] | None
     ) -> None:
         """Print how good the decisions are and how far from ordinary ones, and where the files are."""
-        from cautious.cli.console import console, plural, say
+        from cautious.cli.console import console, plural, say, warn
         from cautious.cli.solution_tables import caution_table, certificate_table, disagreement_table
 
         console.print(certificate_table(self.level, solved.certificates))
+        wide = [self.level[number] for number in solved.wide_gaps(len(self.level))]
+        if wide:
+            warn(
+                f"the gap at {', '.join(wide)} is more than a tenth of the value: the policy may be far from the best. Use "
+                "more --iterations; where models differ by far more than rewards do (a wide prior), many are needed."
+            )
         if solved.estimated is not None:
             say(f"these bounds are about the estimated world only: {solved.estimated}.")
         console.print(caution_table(self.level, decision.caution))

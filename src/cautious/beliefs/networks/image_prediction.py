@@ -32,9 +32,9 @@ from cautious.beliefs.networks.image_layers import (
     pool,
 )
 
-MODELS_PER_CALL, IMAGES_PER_CALL = 8, 2
-"""Few enough that what a call reads and writes stays in a core's cache, and where one image is asked about; enough to be quick
-with many."""
+MODELS_PER_CALL, IMAGES_PER_CALL = 25, 2
+"""Models of one call: as many as are quickest with many images, and a share of 100 and of 2,000, the usual numbers, so that no
+place is filled up in vain. Few images, so that little is filled up where one is asked about."""
 
 
 class ImageLayers(NamedTuple):
