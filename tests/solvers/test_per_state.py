@@ -12,9 +12,8 @@ from cautious import KofN, solve_bandit, solve_exact
 from cautious.policy.decision import has_disagreement, ordinary_policy, spread_of
 from cautious.solvers.adversary import SolveBatch
 from cautious.solvers.cfr import CFROptions, PerStateGame, Problem, minimise_regret_of_all
-from cautious.solvers.per_state import _sort_by_digits, _sort_in_buckets, play_states, sorting_space
+from cautious.solvers.per_state import _sort_by_digits, _sort_in_buckets, decide_states, play_states, sorting_space
 from cautious.solvers.per_state_cfr import minimise_regret_in_states
-from cautious.solvers.per_state_decisions import decide_states
 from cautious.solvers.rewards import as_rewards
 from cautious.types import Sampling, Update
 

@@ -264,7 +264,7 @@ class CautiousPolicy:
         )
         if not is_compiled or all(level.k == level.n for level in levels):
             return self._solve_in_tensors(rewards, levels, progress)
-        from cautious.solvers.per_state_decisions import decide_states  # loads the compiler
+        from cautious.solvers.per_state import decide_states  # loads the compiler
 
         most = self._num_iterations or STATE_GAME_ITERATIONS
         return decide_states(rewards.cpu(), levels, num_iterations=most, tolerance=self._tolerance, progress=progress)

@@ -1,4 +1,4 @@
-"""k-of-N games of single states, compiled; each game ends when its policy is certified.
+"""Decisions in single states, compiled: k-of-N games, each of which ends when its policy is certified.
 
 One iteration, for a state with rewards r(a, m) and a policy π [A]:
 
@@ -11,8 +11,13 @@ The best policy seen, or its average weighted by t, has the value `lower`. No po
 largest entry of the averaged mixture: a point of the risk envelope (averaged over all iterations, or since the last power of
 two; the lower bound counts). A game ends when `lower` and `upper` are close.
 
+`decide_states` does all that a decision needs beside predictions in one pass over a state's rewards: the ordinary policy,
+whether any model prefers another action, how far the models differ, and the game where one does. As operations on tensors
+(`ordinary_policy`, `has_disagreement` and `spread_of` of `policy.decision`) the first three would take longer than a game.
+
 Sums have the order of the loops below on every CPU: no library routine is called, and the compiler may not reorder them. So
-a state's bits depend on that state alone.
+a state's bits depend on that state alone. Sums over models in `decide_states` are by halves, as those of `ops.sums`, so that it
+has the bits of the tensors; the tests compare them.
 """
 
 from __future__ import annotations
@@ -57,6 +62,19 @@ class StateGames(NamedTuple):
     """Bound on every policy's value, [L, S]."""
 
 
+class StateDecisions(NamedTuple):
+    """What L levels do in S states, and how far the models differ there."""
+
+    policies: Tensor
+    """[L, S, A]; the ordinary policy where no model prefers another action, and at levels n-of-n."""
+    ordinary: Tensor
+    """[S, A]."""
+    gaps: Tensor
+    """How much better any policy could be, at most, [L, S]."""
+    spread: Tensor
+    """[S] (`ops.disagreement.model_spread`)."""
+
+
 def play_states(
     rewards: Tensor,
     levels: Sequence[KofN],
@@ -79,6 +97,34 @@ def play_states(
     inputs = (as_compiled(rewards), all_rank_weights(levels, num_models), num_iterations, float(tolerance))
     in_tasks(lambda first, last: _play_batch(*inputs, first, last, policy, bounds), rewards.shape, levels, progress)
     return StateGames(*(torch.from_numpy(part) for part in (policy, *bounds)))
+
+
+def decide_states(
+    rewards: Tensor,
+    levels: Sequence[KofN],
+    *,
+    num_iterations: int,
+    tolerance: float,
+    progress: Progress | None = None,
+) -> StateDecisions:
+    """Decide in every state at every level, on all threads.
+
+    Args:
+        rewards: What each of M models says each action pays, [M, S, A], on the CPU, finite.
+        levels: L levels.
+        num_iterations: Most iterations per game.
+        tolerance: A game ends when its gap is at most this share of the range of the state's rewards.
+        progress: Called with (tasks done, tasks in all).
+    """
+    num_models, num_states, num_actions = rewards.shape
+    policies, ordinary = np.empty((len(levels), num_states, num_actions)), np.empty((num_states, num_actions))
+    gaps, variance = np.empty((len(levels), num_states)), np.empty(num_states)
+    cautious = np.array([level.k < level.n for level in levels])
+    inputs = (as_compiled(rewards), all_rank_weights(levels, num_models), cautious, num_iterations, float(tolerance))
+    out = (policies, ordinary, gaps, variance)
+    in_tasks(lambda first, last: _decide_batch(*inputs, first, last, *out), rewards.shape, levels, progress)
+    spread = torch.from_numpy(variance).sqrt()  # torch's root, as of `model_spread`: libraries round it differently
+    return StateDecisions(torch.from_numpy(policies), torch.from_numpy(ordinary), torch.from_numpy(gaps), spread)
 
 
 def in_tasks(
@@ -313,3 +359,91 @@ def _sort_by_digits(order, values):  # type: ignore[no-untyped-def]
             places[place] += 1
         before, after = after, before
     order[:] = before
+
+
+@compiled
+def _decide_batch(  # type: ignore[no-untyped-def]
+    rewards, rank_weights, cautious, num_iterations, tolerance, first, last, policies, ordinary, gaps, variance
+):
+    """Decide in states `first` to `last` of rewards [M, S, A] into the last four: `StateDecisions`, the spread squared.
+
+    `rank_weights` are [L, M]; `cautious` [L] says which levels are not the mean.
+    """
+    num_models, _, num_actions = rewards.shape
+    by_model, by_action = np.empty((num_models, num_actions)), np.empty((num_actions, num_models))
+    terms, mean = np.empty((num_models, num_actions)), np.empty(num_actions)
+    for state in range(first, last):
+        reach = lay_out(rewards, state, by_model, by_action)
+        terms[:] = by_model
+        _mean_over_models(terms, mean)
+        _greedy(mean, ordinary[state])
+        variance[state] = _mean_variance(by_model, mean, terms)
+        objects = _some_model_objects(by_model, ordinary[state])
+        for level in range(len(cautious)):
+            if objects and cautious[level]:
+                lower, upper = play_game(
+                    by_model, by_action, rank_weights[level], num_iterations, tolerance * reach, policies[level, state]
+                )
+                gaps[level, state] = upper - lower
+            else:
+                policies[level, state] = ordinary[state]
+                gaps[level, state] = 0.0
+
+
+@compiled
+def _mean_over_models(terms, mean):  # type: ignore[no-untyped-def]
+    """Mean of `terms` [M, A] by halves into `mean` [A]; overwrites `terms` (`ops.sums.pairwise_mean`)."""
+    num_models, num_actions = terms.shape
+    count = num_models
+    while count > 1:
+        half = (count + 1) // 2
+        for m in range(count - half):
+            for a in range(num_actions):
+                terms[m, a] += terms[half + m, a]
+        count = half
+    for a in range(num_actions):
+        mean[a] = terms[0, a] / num_models
+
+
+@compiled
+def _greedy(mean, policy):  # type: ignore[no-untyped-def]
+    """The actions that pay most on average, evenly, into `policy` [A] (`policy.decision.greedy`)."""
+    highest, count = mean.max(), 0.0
+    for a in range(len(mean)):
+        count += mean[a] == highest
+    for a in range(len(mean)):
+        policy[a] = 1.0 / count if mean[a] == highest else 0.0
+
+
+@compiled
+def _some_model_objects(by_model, ordinary):  # type: ignore[no-untyped-def]
+    """Whether one of the actions of the ordinary policy [A] is not the best for some model (`policy.decision`)."""
+    num_models, num_actions = by_model.shape
+    for m in range(num_models):
+        highest, taken = -np.inf, np.inf  # of all actions, and the least of those that are taken
+        for a in range(num_actions):
+            highest = max(highest, by_model[m, a])
+            if ordinary[a] > 0.0:
+                taken = min(taken, by_model[m, a])
+        if taken < highest:
+            return True
+    return False
+
+
+@compiled
+def _mean_variance(by_model, mean, terms):  # type: ignore[no-untyped-def]
+    """(1/A) Σ_a Var_m[ r_m(a) ] of rewards [M, A] with `mean` [A]; overwrites `terms` [M, A]."""
+    num_models, num_actions = by_model.shape
+    for m in range(num_models):
+        for a in range(num_actions):
+            apart = by_model[m, a] - mean[a]
+            terms[m, a] = apart * apart
+    variance = np.empty(num_actions)
+    _mean_over_models(terms, variance)
+    count = num_actions
+    while count > 1:  # over actions by halves, too
+        half = (count + 1) // 2
+        for a in range(count - half):
+            variance[a] += variance[half + a]
+        count = half
+    return variance[0] / num_actions
