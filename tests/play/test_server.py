@@ -162,5 +162,5 @@ def test_the_command_says_which_port_is_in_use():
         call = [sys.executable, "-m", "cautious", "play", "--no-browser", "--port", str(port)]
         done = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
-    assert f"port={port} is in use" in done.stderr
+    assert f"--port {port} is in use" in done.stderr
     assert "Traceback" not in done.stderr

@@ -62,13 +62,13 @@ def load_decision_inputs(belief: Path, states: Path) -> DecisionInputs:
     table: Any = None
     columns = None
     if are_tables([states]):
-        columns, remarks = TableSchema.of(models), _Remarks()
+        remarks = _Remarks()
         if states.suffix.lower() in PARQUET:
-            table = read_tables([states])
+            table, columns = read_tables([states]), TableSchema.of(models)
             rows = rows_of(columns, table)
             remarks.add(columns, table)
         else:
-            table, rows = _read_text(states, columns, remarks)
+            table, columns, rows = _read_text(states, models, remarks)
         remarks.say()
     else:
         rows = read_states(models, load_states(states))
@@ -76,26 +76,31 @@ def load_decision_inputs(belief: Path, states: Path) -> DecisionInputs:
     return DecisionInputs(models, rows.states, rows, table, columns)
 
 
-def _read_text(path: Path, columns: TableSchema, remarks: _Remarks) -> tuple[FileTable, StateRows]:
+def _read_text(path: Path, models: RewardEnsemble, remarks: _Remarks) -> tuple[FileTable, TableSchema, StateRows]:
     """The rows of a table of text as states. Only numbers are kept of them: the text of many rows may not fit."""
     from dataclasses import replace
+    from itertools import chain
 
     import numpy as np
 
     from cautious.beliefs.datasets.csv import FileTable, read_blocks, version_of
+    from cautious.beliefs.datasets.schema import TableSchema
     from cautious.cli.console import progress_bar
     from cautious.policy.bad_rows import joined_rows, rows_of
 
     version, header, parts, lines = version_of(path), [], [], []
     with progress_bar("reading") as progress:
-        for block in read_blocks(path, progress):
+        blocks = read_blocks(path, progress)
+        first = next(blocks)  # a file that cannot be read is named before a belief that does not know tables
+        columns = TableSchema.of(models)
+        for block in chain([first], blocks):
             header = block.header
             lines.append(np.array(block.lines, dtype=np.int64))
             own = FileTable(path, header, lines[-1], version)  # the block without its text
             parts.append(replace(rows_of(columns, block), table=own))
             remarks.add(columns, block)
     table = FileTable(path, header, np.concatenate(lines), version)
-    return table, joined_rows(parts, table)
+    return table, columns, joined_rows(parts, table)
 
 
 class _Remarks:
