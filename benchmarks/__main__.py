@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from benchmarks import deciding, images, solving, training
-from cautious.experiments.store import provenance_line
+from cautious_paper.experiments.store import provenance_line
 
 
 def main() -> None:

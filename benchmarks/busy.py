@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cautious.experiments.store import provenance_line
+from cautious_paper.experiments.store import provenance_line
 
 MDP = """
 import time

@@ -12,8 +12,8 @@ import sys
 import time
 
 from cautious import CautiousPolicy, RewardEnsemble
-from cautious.worlds.data import load_images
-from cautious.worlds.data.find import EMBEDDED
+from cautious_paper.worlds.data import load_images
+from cautious_paper.worlds.data.find import EMBEDDED
 
 
 def main() -> None:

@@ -23,12 +23,12 @@ import numpy as np
 from torch import Tensor
 
 from cautious import CautiousPolicy, RewardEnsemble, solve_bandit
-from cautious.benchmarking.measures import LEVEL, deciding, image_belief, vector_belief
-from cautious.benchmarking.plain import plain_decision, plain_decisions
-from cautious.experiments.store import provenance_line
 from cautious.parallel import single_thread
 from cautious.solvers.per_state import play_states
 from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE
+from cautious_paper.benchmarking.measures import LEVEL, deciding, image_belief, vector_belief
+from cautious_paper.benchmarking.plain import plain_decision, plain_decisions
+from cautious_paper.experiments.store import provenance_line
 
 COUNTS = {1: (1, 15), 32: (8, 3), 1000: (16, 3)}
 """Observations -> (observations of the plain way, which is scaled up; calls of which the median counts)."""

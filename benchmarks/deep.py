@@ -29,11 +29,11 @@ from stable_baselines3 import PPO
 from benchmarks.deep_critics import KofNPPOManyCritics
 from cautious import KofN, KofNPPO, RewardEnsemble, driving_world, fit_ensemble, solve_mdp
 from cautious.beliefs.table_belief import TableBelief
-from cautious.experiments.store import provenance_line
 from cautious.rl.environments import VectorEnvAdapter
 from cautious.rl.value import Value, bound_returns, default_horizon
-from cautious.worlds.driving import DrivingWorld
-from cautious.worlds.driving_features import driving_features, state_numbers_of
+from cautious_paper.experiments.store import provenance_line
+from cautious_paper.worlds.driving import DrivingWorld
+from cautious_paper.worlds.driving_features import driving_features, state_numbers_of
 
 LEVELS = ("1-of-20", "5-of-20")
 NUM_SEEDS, NUM_STEPS, NUM_ENVS = 10, 750_000, 64

@@ -26,9 +26,9 @@ from torch import Tensor
 from benchmarks.deep_rules import measures, policies
 from cautious import fit_ensemble
 from cautious.beliefs.diagnostics import BeliefWarning
-from cautious.beliefs.terrains import fit_terrain_belief
-from cautious.experiments.store import provenance_line
-from cautious.worlds.terrains import logged_terrain_rewards, terrain_world
+from cautious_paper.beliefs.terrains import fit_terrain_belief
+from cautious_paper.experiments.store import provenance_line
+from cautious_paper.worlds.terrains import logged_terrain_rewards, terrain_world
 
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 NUM_MAPS = 20

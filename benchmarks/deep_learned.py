@@ -15,10 +15,10 @@ from torch import Tensor
 
 from benchmarks.deep_rules import avoiding, broil_level, measures, penalised, ranked_in_each_state, thresholds
 from cautious import KofN, KofNPPO, RewardEnsemble, optimal_policy, solve_mdp
-from cautious.beliefs.terrains import TerrainBelief
-from cautious.beliefs.wide_driving import WideDrivingBelief, fit_wide_driving_belief
-from cautious.experiments.store import provenance_line
-from cautious.worlds.terrains import DISCOUNT, TerrainWorld, terrain_world
+from cautious_paper.beliefs.terrains import TerrainBelief
+from cautious_paper.beliefs.wide_driving import WideDrivingBelief, fit_wide_driving_belief
+from cautious_paper.experiments.store import provenance_line
+from cautious_paper.worlds.terrains import DISCOUNT, TerrainWorld, terrain_world
 
 NUM_ENVS = 64
 TERRAINS_PPO: dict[str, Any] = {

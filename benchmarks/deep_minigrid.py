@@ -26,10 +26,10 @@ from benchmarks.deep_comparison import LEARNED_SEEDS, independent
 from benchmarks.deep_learned import ENTROPY, NUM_ENVS, TERRAINS_PPO, FallingEntropy
 from cautious import KofNPPO
 from cautious.beliefs.diagnostics import BeliefWarning
-from cautious.beliefs.terrains import MINIGRID_AGENT, TerrainBelief
-from cautious.experiments.store import provenance_line
-from cautious.worlds.envs.random_stops import RandomStops
-from cautious.worlds.terrains import DISCOUNT, terrain_world
+from cautious.rl.random_stops import RandomStops
+from cautious_paper.beliefs.terrains import MINIGRID_AGENT, TerrainBelief
+from cautious_paper.experiments.store import provenance_line
+from cautious_paper.worlds.terrains import DISCOUNT, terrain_world
 
 LEVEL, NUM_STEPS = "1-of-20", 150_000
 

@@ -13,7 +13,16 @@ import torch
 from torch import Tensor
 
 from cautious import KofN, optimal_policy, solve_mdp
-from cautious.worlds.terrains import DELIVERY, GOAL, GOOD, HARMFUL, KNOWN, TerrainWorld, cell_number, possible_truths
+from cautious_paper.worlds.terrains import (
+    DELIVERY,
+    GOAL,
+    GOOD,
+    HARMFUL,
+    KNOWN,
+    TerrainWorld,
+    cell_number,
+    possible_truths,
+)
 
 STAY = 4
 FORBIDDEN = -5.0

@@ -19,8 +19,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-import cautious.worlds.envs  # noqa: F401  registers our ids
-from cautious.experiments.store import provenance_line
+import cautious_paper.worlds.envs  # noqa: F401  registers our ids
+from cautious_paper.experiments.store import provenance_line
 
 NUM_ENVS = 64
 SECONDS = 5.0

@@ -13,9 +13,9 @@ import time
 
 import numpy as np
 
-from cautious.experiments.executors.executor import Executor, open_executor
-from cautious.experiments.store import provenance_line
+from cautious.executors import Executor, open_executor
 from cautious.policy.blocks import ROWS_PER_PIECE
+from cautious_paper.experiments.store import provenance_line
 
 
 def nothing(shared: None, piece: int, progress: object) -> int:

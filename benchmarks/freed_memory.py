@@ -21,7 +21,7 @@ import torch
 from benchmarks.shards import CASES
 from cautious.beliefs.training import loop
 from cautious.beliefs.training.state import TrainingSettings
-from cautious.experiments.store import provenance_line
+from cautious_paper.experiments.store import provenance_line
 
 REPEATS = 5
 EPOCHS = 3

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 
-from cautious.beliefs.networks.image import ImageNetwork
-from cautious.benchmarking.plain import plain_image_network
 from cautious.seeding import make_rng
+from cautious_paper.benchmarking.plain import plain_image_network
+from cautious_paper.networks.image import ImageNetwork
 
 
 def as_inputs(images: Tensor) -> Tensor:

@@ -12,9 +12,9 @@ import torch
 
 from cautious import CautiousPolicy, RewardEnsemble
 from cautious.beliefs.prior import Prior
-from cautious.experiments.store import provenance_line
-from cautious.worlds.data import load_images
-from cautious.worlds.image_tasks import ask_for_help_rewards
+from cautious_paper.experiments.store import provenance_line
+from cautious_paper.worlds.data import load_images
+from cautious_paper.worlds.image_tasks import ask_for_help_rewards
 
 WIDTHS = (0.0, 0.75, 3.0)
 LEVELS = ("1-of-20", "5-of-20", "10-of-10")

@@ -20,9 +20,9 @@ import scipy.sparse
 import torch
 
 from cautious import TabularMDP, solve_mdp
-from cautious.experiments.store import provenance_line
 from cautious.ops.bellman import PolicyEvaluation
 from cautious.solvers.rewards import DenseRewards
+from cautious_paper.experiments.store import provenance_line
 
 ACTIONS, DISCOUNT = 4, 0.95
 STAGES: dict[str, tuple[Any, str]] = {

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from cautious import CautiousPolicy, fit_ensemble
-from cautious.experiments.store import provenance_line
-from cautious.worlds.data import load_images
+from cautious_paper.experiments.store import provenance_line
+from cautious_paper.worlds.data import load_images
 
 RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
 

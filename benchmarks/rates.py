@@ -15,15 +15,15 @@ import numpy as np
 import torch
 
 from benchmarks.rows import write_table
-from cautious.beliefs.datasets.csv import read_table
-from cautious.beliefs.datasets.learn_table import Missing, learn_log
-from cautious.beliefs.datasets.schema import OutcomeColumns
 from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.beliefs.training.loop import adam_step, loss_and_gradient_in_blocks
 from cautious.beliefs.training.problems import ModuleTrainingProblem
 from cautious.beliefs.training.state import MiniBatch, TrainingSettings, TrainState
-from cautious.experiments.store import provenance_line
 from cautious.parallel import single_thread
+from cautious.tables.csv import read_table
+from cautious.tables.learn_table import Missing, learn_log
+from cautious.tables.schema import OutcomeColumns
+from cautious_paper.experiments.store import provenance_line
 
 ROWS = 50_000
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cautious.experiments.store import provenance_line
+from cautious_paper.experiments.store import provenance_line
 
 ACTIONS = ("wait", "low", "high", "refer")
 TRAINING_ROWS = 2000

@@ -19,7 +19,7 @@ from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.beliefs.training.loop import train
 from cautious.beliefs.training.problems import DrivingTrainingProblem, ImageTrainingProblem, ModuleTrainingProblem
 from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
-from cautious.experiments.store import provenance_line
+from cautious_paper.experiments.store import provenance_line
 
 REPEATS = 5
 

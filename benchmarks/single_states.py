@@ -20,18 +20,18 @@ from typing import Any
 import torch
 
 from cautious import RewardEnsemble
-from cautious.evaluation.image_behaviour import behaviour
-from cautious.experiments.images.settings import image_experiment_at
-from cautious.experiments.store import provenance_line
-from cautious.ops.risk import parse_levels
 from cautious.parallel import single_thread
+from cautious.risk import parse_levels
 from cautious.solvers.adversary import SolveBatch
 from cautious.solvers.cfr import CFROptions, CFRResult, PerStateGame, Problem, minimise_regret_of_all
 from cautious.solvers.per_state_cfr import minimise_regret_in_states
 from cautious.solvers.rewards import as_rewards
 from cautious.types import Sampling, Update
-from cautious.worlds.data import load_images
-from cautious.worlds.data.find import EMBEDDED
+from cautious_paper.evaluation.image_behaviour import behaviour
+from cautious_paper.experiments.images.settings import image_experiment_at
+from cautious_paper.experiments.store import provenance_line
+from cautious_paper.worlds.data import load_images
+from cautious_paper.worlds.data.find import EMBEDDED
 
 PAPER_LEVELS = ("1-of-20", "5-of-20", "10-of-20", "20-of-20")
 CASES: dict[str, tuple[Any, ...]] = {

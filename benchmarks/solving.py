@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from cautious import TabularMDP, driving_world, solve_bandit, solve_mdp
-from cautious.benchmarking.measures import LEVEL, seconds
-from cautious.benchmarking.plain import numpy_loop_over_states, sweep_iterations
 from cautious.ops.regret import instantaneous_regret, regret_matching, uniform_policy
-from cautious.ops.risk import KofN
+from cautious.risk import KofN
+from cautious_paper.benchmarking.measures import LEVEL, seconds
+from cautious_paper.benchmarking.plain import numpy_loop_over_states, sweep_iterations
 
 
 def sparse_world(num_states: int = 784, num_actions: int = 5, num_successors: int = 10, seed: int = 0) -> TabularMDP:

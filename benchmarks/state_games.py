@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from cautious import CautiousPolicy, KofN
-from cautious.experiments.store import provenance_line
-from cautious.ops.risk import parse_levels
+from cautious.risk import parse_levels
 from cautious.solvers.adversary import SolveBatch
 from cautious.solvers.cfr import CFROptions, CFRResult, PerStateGame, Problem, minimise_regret, minimise_regret_of_all
 from cautious.solvers.per_state import StateGames, play_states
@@ -26,6 +25,7 @@ from cautious.solvers.per_state_cfr import minimise_regret_in_states
 from cautious.solvers.rewards import as_rewards
 from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE
 from cautious.types import Sampling, Update
+from cautious_paper.experiments.store import provenance_line
 
 LEVEL = KofN(1, 20)
 PAPER_LEVELS = ("1-of-20", "5-of-20", "10-of-20", "20-of-20")

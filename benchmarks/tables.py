@@ -44,10 +44,10 @@ from benchmarks.table_sets import (
 )
 from cautious import KofN, RewardEnsemble, fit_ensemble
 from cautious.beliefs.diagnostics import BeliefWarning
-from cautious.experiments.store import provenance_line
 from cautious.policy.decision import has_disagreement, ordinary_policy
 from cautious.solvers.per_state import play_states
 from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE
+from cautious_paper.experiments.store import provenance_line
 
 LEVELS = [
     *(KofN(k, 100) for k in (*range(98, 80, -2), *range(80, 20, -5), *range(20, 5, -2))),

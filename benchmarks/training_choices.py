@@ -20,16 +20,16 @@ from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.training.loop import train
 from cautious.beliefs.training.problems import ImageTrainingProblem
 from cautious.cli.console import progress_bar
-from cautious.experiments.images.image_experiment import (
+from cautious_paper.experiments.images.image_experiment import (
     ImageData,
     behaviour_study,
     load_data,
     reward_table,
     training_problem,
 )
-from cautious.experiments.images.settings import EnsembleVariant, ImageExperiment, image_experiment_at
-from cautious.experiments.store import provenance_line
-from cautious.worlds.image_tasks import TASKS, RewardUnit
+from cautious_paper.experiments.images.settings import EnsembleVariant, ImageExperiment, image_experiment_at
+from cautious_paper.experiments.store import provenance_line
+from cautious_paper.worlds.image_tasks import TASKS, RewardUnit
 
 MEASURES = ("correct_probability", "help_probability", "index")
 

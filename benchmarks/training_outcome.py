@@ -19,10 +19,10 @@ from torch import Tensor
 
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.training.loop import train
-from cautious.experiments.images.image_experiment import ImageData, load_data, training_problem
-from cautious.experiments.images.settings import ImageExperiment, image_experiment_at
-from cautious.experiments.store import provenance_line
-from cautious.worlds.image_tasks import TASKS
+from cautious_paper.experiments.images.image_experiment import ImageData, load_data, training_problem
+from cautious_paper.experiments.images.settings import ImageExperiment, image_experiment_at
+from cautious_paper.experiments.store import provenance_line
+from cautious_paper.worlds.image_tasks import TASKS
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 

@@ -10,9 +10,9 @@ import argparse
 from torch import Tensor
 
 from cautious import RewardEnsemble, solve_bandit
-from cautious.experiments.store import provenance_line
 from cautious.types import Regime, Update
-from cautious.worlds.data import load_images
+from cautious_paper.experiments.store import provenance_line
+from cautious_paper.worlds.data import load_images
 
 HELP = 10
 LEVELS = ["1-of-20", "1-of-10", "5-of-10", "10-of-10"]

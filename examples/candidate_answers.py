@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from cautious import RewardEnsemble, fit_ensemble, solve_bandit
-from cautious.report.plotting import COLOURS, grid, save_figure
 from cautious.seeding import make_rng
+from cautious_paper.report.plotting import COLOURS, grid, save_figure
 
 NUM_CONTENT, NUM_STYLE = 6, 3
 FAMILIAR_STYLE, EXTREME_STYLE = 0.05, 3.0

@@ -28,8 +28,8 @@ from gymnasium.envs.toy_text.frozen_lake import generate_random_map
 from torch import Tensor
 
 from cautious import CautiousPolicy, RewardEnsemble, TabularMDP, fit_ensemble
-from cautious.report.plotting import grid, save_figure
 from cautious.seeding import derive_seed, make_rng
+from cautious_paper.report.plotting import grid, save_figure
 
 SENSED = {  # brightness, water, shine, heat
     "S": (1, -1, -1, 0),

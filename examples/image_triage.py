@@ -21,8 +21,8 @@ from typing import NamedTuple
 from torch import Tensor
 
 from cautious import Calibration, CautiousPolicy, Decision, RewardEnsemble, calibrate
-from cautious.report.plotting import grid, save_figure
-from cautious.worlds.data import load_images
+from cautious_paper.report.plotting import grid, save_figure
+from cautious_paper.worlds.data import load_images
 
 PERSON = 10
 NUM_DRAWN = 12

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from cautious import CautiousPolicy, Decision, fit_ensemble
-from cautious.report.plotting import COLOURS, grid, save_figure
 from cautious.seeding import make_rng
-from cautious.worlds.data import load_images
-from cautious.worlds.image_tasks import ask_for_help_rewards
+from cautious_paper.report.plotting import COLOURS, grid, save_figure
+from cautious_paper.worlds.data import load_images
+from cautious_paper.worlds.image_tasks import ask_for_help_rewards
 
 PASS_ON = 10
 PASS_ON_REWARD = 0.4

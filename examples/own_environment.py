@@ -21,7 +21,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from cautious import KofNPPO, RewardEnsemble, fit_ensemble
-from cautious.report.plotting import grid, save_figure
+from cautious_paper.report.plotting import grid, save_figure
 
 ACTIONS = ("forward", "stay", "change lane")
 WET = (0.35, 0.65)

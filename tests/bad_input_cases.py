@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from cautious import *
 from cautious import KofNPPO
-from cautious.worlds.data import load_images
+from cautious_paper.worlds.data import load_images
 
 nan = float("nan")
 stay, move = [1.0, 0.0], [0.0, 1.0]

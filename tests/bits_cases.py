@@ -25,13 +25,13 @@ from cautious import (
     solve_bandit,
     solve_mdp,
 )
-from cautious.beliefs.networks.driving import DrivingNetwork
-from cautious.beliefs.networks.image import ImageNetwork
 from cautious.beliefs.training.loop import train
 from cautious.beliefs.training.problems import DrivingTrainingProblem, ImageTrainingProblem
 from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
 from cautious.ops.linear import BatchMatrix, DenseLU
-from cautious.worlds.driving import driving_world
+from cautious_paper.networks.driving import DrivingNetwork
+from cautious_paper.networks.image import ImageNetwork
+from cautious_paper.worlds.driving import driving_world
 
 EXACT = {"sampling": "exact", "num_iterations": 25}
 QUEUE = {"sampling": "queue", "num_iterations": 25}

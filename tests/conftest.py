@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from cautious import TabularMDP
-from cautious.experiments.driving.driving_experiment import experiment_at, run_driving
-from cautious.experiments.images.image_experiment import run_images
-from cautious.experiments.images.settings import image_experiment_at
-from cautious.experiments.store import Store
+from cautious_paper.experiments.driving.driving_experiment import experiment_at, run_driving
+from cautious_paper.experiments.images.image_experiment import run_images
+from cautious_paper.experiments.images.settings import image_experiment_at
+from cautious_paper.experiments.store import Store
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -52,10 +52,10 @@ def test_sparse_tensors_are_built_without_a_warning():
 import warnings
 warnings.simplefilter("error")
 import torch
-from cautious.beliefs.networks.driving import PairInputs
-from cautious.worlds.driving import driving_world
-from cautious.worlds.driving_rules import START
-from cautious.worlds.from_gymnasium import _joined
+from cautious_paper.networks.driving import PairInputs
+from cautious_paper.worlds.driving import driving_world
+from cautious_paper.worlds.driving_rules import START
+from cautious.mdp.from_gymnasium import _joined
 print(driving_world(novel=False).mdp.transitions.layout)
 pairs = PairInputs([START, START], torch.tensor([[0, 1], [1, 0]]))
 print(torch.sparse.mm(pairs.incidence[0], torch.ones(2, 1)).sum().item())

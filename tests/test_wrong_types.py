@@ -27,7 +27,7 @@ from cautious import (
     solve_mdp,
 )
 from cautious.errors import CautiousError
-from cautious.worlds.data import find_images, has_images, load_images
+from cautious_paper.worlds.data import find_images, has_images, load_images
 
 
 class Strange:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from cautious import RewardEnsemble
-from cautious.worlds.data import load_images
+from cautious_paper.worlds.data import load_images
 
 FOLDER = Path(__file__).parents[1] / "src" / "cautious" / "play" / "static" / "weights"
 NUM_IMAGE_MODELS, NUM_DRIVING_MODELS = 60, 60

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from cautious import CautiousPolicy, FallbackRule, KofN, fit_ensemble
-from cautious.report.plotting import COLOURS, grid, save_figure
+from cautious_paper.report.plotting import COLOURS, grid, save_figure
 
 ASK_REWARD = 0.4
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"

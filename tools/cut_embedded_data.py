@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from cautious.seeding import derive_seed
-from cautious.worlds.data.find import EMBEDDED
-from cautious.worlds.data.idx import write_idx
-from cautious.worlds.data.image_sets import ImageSet, load_images
-from cautious.worlds.data.sources import known_split
+from cautious_paper.worlds.data.find import EMBEDDED
+from cautious_paper.worlds.data.idx import write_idx
+from cautious_paper.worlds.data.image_sets import ImageSet, load_images
+from cautious_paper.worlds.data.sources import known_split
 
 SEED = 0
 CUTS = {("digits", "train"): 6_000, ("digits", "test"): 1_000, ("fashion", "test"): 1_000}

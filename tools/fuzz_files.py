@@ -32,8 +32,8 @@ from fuzz_kinds import KINDS, signature
 from fuzz_mutations import mutations_for
 
 from cautious.errors import CautiousError
-from cautious.experiments.store import provenance_line
 from cautious.seeding import make_rng
+from cautious_paper.experiments.store import provenance_line
 
 OUTCOMES = ("refused", "same", "different", "crash", "hang", "other error")
 MEMORY = 6 * 2**30

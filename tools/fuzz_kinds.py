@@ -12,23 +12,23 @@ import torch
 from torch import Tensor
 
 from cautious import CautiousPolicy, RewardEnsemble, TabularMDP, fit_ensemble
-from cautious.beliefs.datasets.array_files import load_dataset
-from cautious.beliefs.datasets.csv import read_table
-from cautious.beliefs.datasets.learn_table import Missing, learn_log
-from cautious.beliefs.datasets.schema import OutcomeColumns
-from cautious.beliefs.networks.driving import NUM_PARAMETERS, DrivingNetwork
-from cautious.beliefs.networks.image import ImageNetwork
 from cautious.beliefs.networks.vector import VectorNetwork
-from cautious.experiments.store import Store
 from cautious.io.arrays import (
     load_array,
     save_tensors,
 )
+from cautious.mdp.files import load_mdp, save_mdp
 from cautious.seeding import make_rng
+from cautious.tables.array_files import load_dataset
+from cautious.tables.csv import read_table
+from cautious.tables.learn_table import Missing, learn_log
+from cautious.tables.schema import OutcomeColumns
 from cautious.validation import as_float_tensor
-from cautious.worlds.data import load_images
-from cautious.worlds.data.idx import write_idx
-from cautious.worlds.mdp_files import load_mdp, save_mdp
+from cautious_paper.experiments.store import Store
+from cautious_paper.networks.driving import NUM_PARAMETERS, DrivingNetwork
+from cautious_paper.networks.image import ImageNetwork
+from cautious_paper.worlds.data import load_images
+from cautious_paper.worlds.data.idx import write_idx
 
 
 class Kind(NamedTuple):

@@ -38,13 +38,13 @@ from published_claims import (
 from published_headlines import cells_figure, headline_table
 from published_units import units_ledger, units_table
 
-from cautious.experiments.store import MANIFEST, StageResult, Store
 from cautious.io.atomic import atomic_write
-from cautious.report.claims.rules import ClaimResult
-from cautious.report.images.image_run import ImageRun
-from cautious.report.plotting import save_figure
-from cautious.report.report_spec import facts_of, figures_of, tables_of
-from cautious.report.tables import Table
+from cautious_paper.experiments.store import MANIFEST, StageResult, Store
+from cautious_paper.report.claims.rules import ClaimResult
+from cautious_paper.report.images.image_run import ImageRun
+from cautious_paper.report.plotting import save_figure
+from cautious_paper.report.report_spec import facts_of, figures_of, tables_of
+from cautious_paper.report.tables import Table
 
 ROOT = Path(__file__).parents[1]
 RESULTS, DOCS = ROOT / "results", ROOT / "docs"

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cautious.experiments.images.settings import Setting
-from cautious.experiments.store import MANIFEST, Store
-from cautious.report.claims.rules import NOT_JUDGED, NOT_RUN, OBSERVATION, ClaimResult
-from cautious.report.images.image_run import ImageRun
-from cautious.report.paper import DRIVING_HOURS, IMAGE_HOURS
-from cautious.report.report_spec import ledger_of
-from cautious.report.tables import Table
+from cautious_paper.experiments.images.settings import Setting
+from cautious_paper.experiments.store import MANIFEST, Store
+from cautious_paper.report.claims.rules import NOT_JUDGED, NOT_RUN, OBSERVATION, ClaimResult
+from cautious_paper.report.images.image_run import ImageRun
+from cautious_paper.report.paper import DRIVING_HOURS, IMAGE_HOURS
+from cautious_paper.report.report_spec import ledger_of
+from cautious_paper.report.tables import Table
 
 MAIN_RUNS = ("ask-for-help", "non-obvious", "help-if-available", "data-extent", "driving")
 """Runs that the paper's claims are judged on, by their name in results/."""

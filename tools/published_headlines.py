@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import torch
 from matplotlib.figure import Figure
 
-from cautious.experiments.driving.driving_experiment import stage_name
-from cautious.experiments.store import Store
-from cautious.report.claims.data_extent import interval_of_mean, rise_by_draw
-from cautious.report.claims.rules import NotRunError, differences, need, trained_on
-from cautious.report.images.image_run import HELP, INDEX, ImageRun
-from cautious.report.paper import paper_table
-from cautious.report.plotting import COLOURS, grid
-from cautious.report.tables import ABSENT, Table
 from cautious.types import Regime
+from cautious_paper.experiments.driving.driving_experiment import stage_name
+from cautious_paper.experiments.store import Store
+from cautious_paper.report.claims.data_extent import interval_of_mean, rise_by_draw
+from cautious_paper.report.claims.rules import NotRunError, differences, need, trained_on
+from cautious_paper.report.images.image_run import HELP, INDEX, ImageRun
+from cautious_paper.report.paper import paper_table
+from cautious_paper.report.plotting import COLOURS, grid
+from cautious_paper.report.tables import ABSENT, Table
 
 CORRECT = "correct_probability"
 StageKey = tuple[str, str, bool | None]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cautious.report.claims.rules import ClaimResult
-from cautious.report.images.image_run import REGIMES, TABLE_ROWS, Cells, ImageRun, in_words, our_cells
-from cautious.report.images.image_tables import printed_cell
-from cautious.report.paper import paper_table
-from cautious.report.tables import ABSENT, Table, mean_and_spread
+from cautious_paper.report.claims.rules import ClaimResult
+from cautious_paper.report.images.image_run import REGIMES, TABLE_ROWS, Cells, ImageRun, in_words, our_cells
+from cautious_paper.report.images.image_tables import printed_cell
+from cautious_paper.report.paper import paper_table
+from cautious_paper.report.tables import ABSENT, Table, mean_and_spread
 
 
 def units_table(tenths: ImageRun | None, printed: ImageRun | None, *, task: str = "help-if-available") -> Table:

@@ -15,11 +15,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from cautious.experiments.images.image_experiment import run_images
-from cautious.experiments.images.settings import SCALES, SETTINGS, Setting, image_experiment_at
-from cautious.experiments.store import MANIFEST, provenance_line
 from cautious.io.atomic import atomic_write
 from cautious.validation import resolve_device
+from cautious_paper.experiments.images.image_experiment import run_images
+from cautious_paper.experiments.images.settings import SCALES, SETTINGS, Setting, image_experiment_at
+from cautious_paper.experiments.store import MANIFEST, provenance_line
 
 TELL_EVERY = 20.0
 """Seconds between lines about the same piece of work."""

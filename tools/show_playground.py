@@ -19,7 +19,7 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from cautious.play.server import STATIC, files_of
+from cautious_paper.play.server import STATIC, files_of
 
 DESKTOP: dict[str, Any] = {"viewport": {"width": 1360, "height": 860}}
 PHONE: dict[str, Any] = {

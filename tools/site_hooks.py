@@ -30,7 +30,7 @@ NOTEBOOK = re.compile(r"\]\((\w+)\.ipynb\)")
 """A link to a notebook, which on the site is a page; only the page itself links to the file."""
 PLAYGROUND = ROOT / "src" / "cautious" / "play" / "static"
 PLAYED = {".html", ".css", ".js", ".json", ".bin", ".svg"}
-"""What the playground is made of (`cautious.play.server.KINDS`)."""
+"""What the playground is made of (`cautious_paper.play.server.KINDS`)."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -74,7 +74,9 @@ def _cell_parts(cell: dict[str, Any]) -> Iterator[str]:
 def on_page_markdown(markdown: str, **_: object) -> str:
     """Redirect links to published figures and to the playground, and replace links to other files by their names."""
     markdown = NOTEBOOK.sub(r"](\1.md)", markdown) if "](notebook.ipynb): download" not in markdown else markdown
-    inside = markdown.replace("](../results/", f"]({PUBLISHED}/").replace("](../src/cautious/play/static/", "](play/")
+    inside = markdown.replace("](../results/", f"]({PUBLISHED}/").replace(
+        "](../src/cautious_paper/play/static/", "](play/"
+    )
     return OUTSIDE.sub(lambda link: _named(link[1], link[2]), inside)
 
 

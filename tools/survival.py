@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from survival_child import TINY
 from survival_runs import END, Life, differences, finished_files, litter, made_again, snapshots
 
-from cautious.experiments.store import provenance_line
+from cautious_paper.experiments.store import provenance_line
 
 Row = tuple[str, str, list[str]]
 """What was done, what was seen, what did not hold."""

@@ -16,10 +16,10 @@ from pathlib import Path
 from cautious.beliefs.training import loop as training
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.cli.console import progress_bars, run_verb
-from cautious.experiments.driving.driving_experiment import DrivingExperiment, run_driving
-from cautious.experiments.images.image_experiment import run_images
-from cautious.experiments.images.settings import EnsembleVariant, ImageExperiment
-from cautious.report.html import write_report
+from cautious_paper.experiments.driving.driving_experiment import DrivingExperiment, run_driving
+from cautious_paper.experiments.images.image_experiment import run_images
+from cautious_paper.experiments.images.settings import EnsembleVariant, ImageExperiment
+from cautious_paper.report.html import write_report
 
 EXPERIMENT = DrivingExperiment(
     TrainingSettings(num_models=32, num_epochs=80, batch_size=800, learning_rate=1e-3, weight_decay=1e-5),

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "KofN": "cautious.ops.risk",
-    "TabularMDP": "cautious.worlds.mdp",
+    "KofN": "cautious.risk",
+    "TabularMDP": "cautious.mdp.tabular",
     "Solution": "cautious.solvers.solution",
     "Certificate": "cautious.solvers.certificate",
     "RewardEnsemble": "cautious.beliefs.ensemble",
@@ -23,15 +23,15 @@ _HOMES = {
     "CautiousPolicy": "cautious.policy.policy",
     "Decision": "cautious.policy.decision",
     "FallbackRule": "cautious.policy.fallback",
-    "calibrate": "cautious.evaluation.calibration",
-    "Calibration": "cautious.evaluation.calibration",
+    "calibrate": "cautious.policy.calibration",
+    "Calibration": "cautious.policy.calibration",
     "solve_bandit": "cautious.solvers.solve",
     "solve_mdp": "cautious.solvers.solve",
     "optimal_policy": "cautious.solvers.optimal",
     "KofNPPO": "cautious.rl.kofn_ppo",
-    "driving_world": "cautious.worlds.driving",
-    "DrivingWorld": "cautious.worlds.driving",
-    "DiscretiseObservation": "cautious.worlds.envs.discretise",
+    "driving_world": "cautious_paper.worlds.driving",
+    "DrivingWorld": "cautious_paper.worlds.driving",
+    "DiscretiseObservation": "cautious.mdp.discretize",
     "solve_exact": "cautious.solvers.exact",
     "CautiousError": "cautious.errors",
     "InvalidInputError": "cautious.errors",
@@ -46,23 +46,23 @@ if TYPE_CHECKING:
     from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.beliefs.fit import fit_ensemble
     from cautious.errors import CautiousError, InvalidInputError
-    from cautious.evaluation.calibration import Calibration, calibrate
-    from cautious.ops.risk import KofN
+    from cautious.mdp.discretize import DiscretiseObservation
+    from cautious.mdp.tabular import TabularMDP
+    from cautious.policy.calibration import Calibration, calibrate
     from cautious.policy.decision import Decision
     from cautious.policy.fallback import FallbackRule
     from cautious.policy.policy import CautiousPolicy
+    from cautious.risk import KofN
     from cautious.rl.kofn_ppo import KofNPPO
     from cautious.solvers.certificate import Certificate
     from cautious.solvers.exact import solve_exact
     from cautious.solvers.optimal import optimal_policy
     from cautious.solvers.solution import Solution
     from cautious.solvers.solve import solve_bandit, solve_mdp
-    from cautious.worlds.driving import DrivingWorld, driving_world
-    from cautious.worlds.envs.discretise import DiscretiseObservation
-    from cautious.worlds.mdp import TabularMDP
+    from cautious_paper.worlds.driving import DrivingWorld, driving_world
 
 with contextlib.suppress(ModuleNotFoundError):  # the core works without Gymnasium
-    import cautious.worlds.envs
+    import cautious_paper.worlds.envs
 
 
 def __getattr__(name: str) -> Any:

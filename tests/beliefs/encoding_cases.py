@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cautious.beliefs.kernels.image.encoding import encode, split_by_offset, tag_offset
+from cautious_paper.kernels.image.encoding import encode, split_by_offset, tag_offset
 
 
 @triton.jit

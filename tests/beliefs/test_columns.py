@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from cautious import RewardEnsemble
-from cautious.beliefs.datasets.cells import place
-from cautious.beliefs.datasets.csv import FileTable, TextTable, in_order, read_blocks, read_table, version_of
-from cautious.beliefs.datasets.files import read_tables
-from cautious.beliefs.datasets.learn_table import Learned, Missing, learn_log
-from cautious.beliefs.datasets.schema import Feature, OutcomeColumns, TableSchema
 from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
+from cautious.tables.cells import place
+from cautious.tables.csv import FileTable, TextTable, in_order, read_blocks, read_table, version_of
+from cautious.tables.files import read_tables
+from cautious.tables.learn_table import Learned, Missing, learn_log
+from cautious.tables.schema import Feature, OutcomeColumns, TableSchema
 
 LOG = """name,temperature,site,treatment,outcome
 ann,37.5,north,rest,1
@@ -75,7 +75,7 @@ def test_quotes_marks_of_order_and_blank_lines(tmp_path):
 def test_some_rows_at_a_time_are_the_same_rows(tmp_path, monkeypatch, size):
     path = written(tmp_path, "\n,\na,b\n1,2\n,\n\n3,4\n,\n,\n5,6\n,\n,\n\n")
     whole = TextTable(path, ["a", "b"], [["1", "2"], ["", ""], ["3", "4"], ["", ""], ["", ""], ["5", "6"]], [])
-    monkeypatch.setattr("cautious.beliefs.datasets.csv.ROWS_PER_BLOCK", size)
+    monkeypatch.setattr("cautious.tables.csv.ROWS_PER_BLOCK", size)
     told = []
     blocks = list(read_blocks(path, lambda *now: told.append(now)))
     assert [len(block) for block in blocks] == [min(size, 6 - first) for first in range(0, 6, size)]

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from cautious import RewardEnsemble, fit_ensemble
 from cautious.beliefs.diagnostics import BeliefWarning, diagnose, unfamiliar_states
-from cautious.worlds.data import load_images
-from cautious.worlds.image_tasks import ask_for_help_rewards
+from cautious_paper.worlds.data import load_images
+from cautious_paper.worlds.image_tasks import ask_for_help_rewards
 
 QUICK: dict[str, Any] = {"num_models": 4, "num_epochs": 40, "batch_size": 16, "learning_rate": 0.01, "progress": False}
 

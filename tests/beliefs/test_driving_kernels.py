@@ -22,7 +22,7 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA de
 INTERPRETED = """
 import torch
 from cautious.beliefs.training.problems import DrivingTrainingProblem
-from cautious.beliefs.kernels.driving.fused import FusedDrivingTraining
+from cautious_paper.kernels.driving.fused import FusedDrivingTraining
 from cautious.beliefs.training.state import TrainState, TrainingSettings
 from cautious.beliefs.training.loop import train_plainly
 
@@ -54,7 +54,7 @@ def test_interpreted_kernel_equals_plain_epochs(batch_size, first, cuts):
 
 @pytest.mark.parametrize("probability", [0.5, 1.0])
 def test_rows_of_zeros_and_ones_describe_every_pair(probability):
-    from cautious.beliefs.kernels.driving.pair_tables import pair_tables
+    from cautious_paper.kernels.driving.pair_tables import pair_tables
 
     network = DrivingTrainingProblem.familiar(probability)
     tables = pair_tables(network._inputs)

@@ -9,11 +9,11 @@ import torch
 from cautious import RewardEnsemble, solve_bandit
 from cautious.beliefs.diagnostics import diagnose
 from cautious.beliefs.fixed_shapes import rounds_alike
-from cautious.beliefs.networks import image_prediction
-from cautious.beliefs.networks.image import ImageNetwork
 from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 from cautious.io.arrays import load_json, save_json
+from cautious_paper.networks import image_prediction
+from cautious_paper.networks.image import ImageNetwork
 
 
 def random_ensemble(num_models: int = 6, help_bit: bool = False) -> RewardEnsemble:

@@ -12,12 +12,12 @@ from torch import nn
 
 from cautious import RewardEnsemble, fit_ensemble
 from cautious.beliefs.diagnostics import BeliefWarning
-from cautious.beliefs.networks.image import ImageNetwork
 from cautious.beliefs.networks.module import ModuleNetwork
 from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.beliefs.training.problems import ModuleTrainingProblem
 from cautious.beliefs.training.state import MiniBatch
 from cautious.errors import BadFileError, InvalidInputError
+from cautious_paper.networks.image import ImageNetwork
 
 QUICK = {"num_models": 4, "num_epochs": 40, "batch_size": 16, "learning_rate": 0.01, "progress": False}
 

@@ -15,10 +15,10 @@ import pytest
 import torch
 
 from cautious import CautiousPolicy, FallbackRule, InvalidInputError, RewardEnsemble, calibrate, fit_ensemble
-from cautious.beliefs.datasets.frames import as_table, is_frame
-from cautious.beliefs.datasets.training_data import TableWarning
 from cautious.beliefs.diagnostics import BeliefWarning
-from cautious.evaluation.calibration import CalibrationWarning
+from cautious.policy.calibration import CalibrationWarning
+from cautious.tables.frames import as_table, is_frame
+from cautious.tables.training_data import TableWarning
 
 SMALL: dict[str, Any] = {"num_models": 6, "num_epochs": 30, "batch_size": 32, "progress": False}
 
@@ -219,7 +219,7 @@ def test_identifiers_are_named(states):
     assert torch.equal(belief.rewards(named), belief.rewards(named.drop(columns="name")))
 
 
-@pytest.mark.filterwarnings("ignore::cautious.evaluation.calibration.CalibrationWarning")
+@pytest.mark.filterwarnings("ignore::cautious.policy.calibration.CalibrationWarning")
 def test_calibration_by_name(states, belief):
     fresh, policy = cases(80, 1), CautiousPolicy(belief, "1-of-6")
     found = calibrate(policy, fresh[["site", "pulse", "temperature"]], at_most=0.2, progress=False)
@@ -268,9 +268,9 @@ def test_what_only_speaks_the_interchange_protocol(belief, states):
 
 
 def test_truth_values_of_a_frame_are_texts_of_a_file(tmp_path):
-    from cautious.beliefs.datasets.csv import read_table
-    from cautious.beliefs.datasets.learn_table import Missing, learn_log
-    from cautious.beliefs.datasets.schema import OutcomeColumns
+    from cautious.tables.csv import read_table
+    from cautious.tables.learn_table import Missing, learn_log
+    from cautious.tables.schema import OutcomeColumns
 
     path = tmp_path / "log.csv"
     path.write_text("flag,x,done,paid\n" + "".join(f"{'true' if n % 3 else 'false'},{n % 5},a,1\n" for n in range(30)))

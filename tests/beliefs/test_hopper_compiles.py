@@ -46,7 +46,7 @@ def assembled(kernel: str, constants: dict[str, int], cache: Path) -> tuple[str,
     from triton.backends.compiler import GPUTarget
     from triton.experimental.gluon._runtime import GluonASTSource
 
-    from cautious.beliefs.kernels.image import hopper, hopper_forward
+    from cautious_paper.kernels.image import hopper, hopper_forward
 
     function = {"forward": hopper_forward._convolutions, "gradients": hopper._gradients}[kernel]
     given = SIGNATURES[kernel] | constants
@@ -80,7 +80,7 @@ def assembled(kernel: str, constants: dict[str, int], cache: Path) -> tuple[str,
 def test_no_product_is_dropped_and_none_waits_for_another(kernel, constants, tmp_path, monkeypatch):
     import triton
 
-    from cautious.beliefs.kernels.image.tuning import GLUON_COMPILED, GLUON_RUN
+    from cautious_paper.kernels.image.tuning import GLUON_COMPILED, GLUON_RUN
 
     if not triton.__version__.startswith((GLUON_RUN, GLUON_COMPILED)):
         pytest.skip(f"the Hopper kernels need Triton {GLUON_RUN}x or {GLUON_COMPILED}x, this is {triton.__version__}")

@@ -128,7 +128,7 @@ def oracle(case: Case, given: Problem, as_kernels: bool) -> tuple[Tensor, Tensor
 
 
 def fused(case: Case, given: Problem, variant: str = "auto", max_models: int = 256) -> tuple[Tensor, Tensor]:
-    from cautious.beliefs.kernels.image.step import FusedImageStep
+    from cautious_paper.kernels.image.step import FusedImageStep
 
     targets = given.tables if case.has_help_bit else given.tables[0]
     options = {"has_help_bit": case.has_help_bit, "variant": variant, "max_models": max_models}
@@ -148,7 +148,7 @@ def assert_close(case: Case, found: tuple[Tensor, Tensor], wanted: tuple[Tensor,
 
 def adam_pair(device: str) -> tuple[list[Tensor], list[Tensor]]:
     """Parameters and moments after three steps with weight decay: the fused kernel's, and the engine's."""
-    from cautious.beliefs.kernels.adam import adam_step
+    from cautious.beliefs.training.adam import adam_step
     from cautious.beliefs.training.loop import adam_step as plain_step
     from cautious.beliefs.training.state import TrainState
 

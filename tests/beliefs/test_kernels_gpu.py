@@ -24,11 +24,11 @@ ON_GPU = [
 
 def maps_and_features(case: Case, given: Problem, variant: str) -> tuple[Tensor, Tensor]:
     """What both convolutions leave behind: the first map and the features, encoded, of every model."""
-    from cautious.beliefs.kernels.image import launches
-    from cautious.beliefs.kernels.image.layout import dense_size, padded_batch
-    from cautious.beliefs.kernels.image.tuning import KernelVariant
-    from cautious.beliefs.kernels.image.workspace import Workspace
-    from cautious.beliefs.networks.image import ImageNetwork
+    from cautious_paper.kernels.image import launches
+    from cautious_paper.kernels.image.layout import dense_size, padded_batch
+    from cautious_paper.kernels.image.tuning import KernelVariant
+    from cautious_paper.kernels.image.workspace import Workspace
+    from cautious_paper.networks.image import ImageNetwork
 
     shape, chosen = ImageNetwork(case.num_actions, case.has_help_bit), KernelVariant(variant)
     padded = padded_batch(case.batch_size)
@@ -49,7 +49,7 @@ def maps_and_features(case: Case, given: Problem, variant: str) -> tuple[Tensor,
 class TestOnGPU:
     @pytest.fixture(params=["portable", "ptx", "hopper"])
     def variant(self, request) -> str:
-        from cautious.beliefs.kernels.image.tuning import supported_variants
+        from cautious_paper.kernels.image.tuning import supported_variants
 
         if request.param not in supported_variants(torch.device("cuda")):
             pytest.skip(f"this device does not run {request.param!r}")
@@ -85,7 +85,7 @@ class TestOnGPU:
 
     @pytest.mark.parametrize("case", ON_GPU, ids=lambda case: case.name)
     def test_both_convolutions_at_once_have_the_bits_of_one_after_the_other(self, case):
-        from cautious.beliefs.kernels.image.tuning import supported_variants
+        from cautious_paper.kernels.image.tuning import supported_variants
 
         if "hopper" not in supported_variants(torch.device("cuda")):
             pytest.skip("this device does not run 'hopper'")

@@ -18,7 +18,7 @@ from cautious.beliefs.diagnostics import (
     probe_novelty,
     unfamiliar_states,
 )
-from cautious.worlds.data import load_images
+from cautious_paper.worlds.data import load_images
 
 MODELS = 40
 

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from cautious import CautiousPolicy, RewardEnsemble, fit_ensemble
-from cautious.beliefs.datasets.csv import read_table
-from cautious.beliefs.datasets.learn_table import Missing, learn_log
-from cautious.beliefs.datasets.schema import OutcomeColumns
 from cautious.beliefs.diagnostics import BeliefWarning
 from cautious.beliefs.networks.vector import deviations
 from cautious.beliefs.prior import MOST_GROWTH, Prior
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.io.arrays import load_json, save_json
+from cautious.tables.csv import read_table
+from cautious.tables.learn_table import Missing, learn_log
+from cautious.tables.schema import OutcomeColumns
 
 QUICK = {"num_models": 24, "num_epochs": 40, "batch_size": 32, "progress": False}
 ASK = 0.4

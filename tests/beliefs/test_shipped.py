@@ -10,9 +10,9 @@ import torch
 from cautious import CautiousPolicy, RewardEnsemble, driving_world
 from cautious.beliefs.ensemble import SHIPPED
 from cautious.errors import InvalidInputError, MissingFileError
-from cautious.experiments.demos.first_decisions import LEVELS, first_decisions
-from cautious.worlds.data import load_images
-from cautious.worlds.data.find import EMBEDDED
+from cautious_paper.experiments.demos.first_decisions import LEVELS, first_decisions
+from cautious_paper.worlds.data import load_images
+from cautious_paper.worlds.data.find import EMBEDDED
 
 
 def test_the_image_belief_knows_digits():

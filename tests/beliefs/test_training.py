@@ -13,13 +13,6 @@ from torch import nn
 
 from cautious.beliefs.diagnostics import diagnose
 from cautious.beliefs.ensemble import RewardEnsemble
-from cautious.beliefs.networks.driving import (
-    NUM_PARAMETERS,
-    DrivingNetwork,
-    backward,
-    forward,
-    split_driving_parameters,
-)
 from cautious.beliefs.training import loop as training
 from cautious.beliefs.training.loop import TrainingSettings, TrainState, adam_step, shuffles, train
 from cautious.beliefs.training.problems import DrivingTrainingProblem
@@ -28,8 +21,15 @@ from cautious.errors import BadFileError, InvalidInputError, WriteError
 from cautious.io.arrays import load_json, save_json
 from cautious.progress import as_progress
 from cautious.seeding import derive_seed
-from cautious.worlds.driving import driving_world
-from cautious.worlds.driving_rules import network_image
+from cautious_paper.networks.driving import (
+    NUM_PARAMETERS,
+    DrivingNetwork,
+    backward,
+    forward,
+    split_driving_parameters,
+)
+from cautious_paper.worlds.driving import driving_world
+from cautious_paper.worlds.driving_rules import network_image
 
 SETTINGS = TrainingSettings(num_models=5, num_epochs=3, batch_size=800, learning_rate=1e-3, weight_decay=1e-5)
 

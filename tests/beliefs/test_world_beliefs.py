@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from cautious.beliefs.terrains import TerrainBelief, fit_terrain_belief
-from cautious.beliefs.wide_driving import WideDrivingBelief, fit_wide_driving_belief
 from cautious.errors import InvalidInputError
-from cautious.worlds.terrains import DELIVERY, GOAL, KNOWN, cell_number, terrain_world
-from cautious.worlds.wide_driving import WideDriving
+from cautious_paper.beliefs.terrains import TerrainBelief, fit_terrain_belief
+from cautious_paper.beliefs.wide_driving import WideDrivingBelief, fit_wide_driving_belief
+from cautious_paper.worlds.terrains import DELIVERY, GOAL, KNOWN, cell_number, terrain_world
+from cautious_paper.worlds.wide_driving import WideDriving
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import torch
 
 from cautious.cli.main import main
 from cautious.errors import BadFileError
-from cautious.worlds import data
-from cautious.worlds.data.idx import write_idx
+from cautious_paper.worlds import data
+from cautious_paper.worlds.data.idx import write_idx
 
 
 @pytest.fixture(autouse=True)

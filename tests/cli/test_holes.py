@@ -14,9 +14,9 @@ import torch
 from safetensors.torch import load_file
 
 from cautious import CautiousPolicy, RewardEnsemble
-from cautious.beliefs.datasets import csv as csv_tables
-from cautious.beliefs.datasets import frames
 from cautious.cli.main import main
+from cautious.tables import csv as csv_tables
+from cautious.tables import frames
 
 HEADER = ["name", "temperature", "pulse", "site", "treatment", "outcome"]
 TRAIN = [
@@ -126,7 +126,7 @@ def test_text_read_some_rows_at_a_time_gives_the_same_files_and_messages(here, c
     command = ["solve", "--belief", str(here), "--states", "new.csv", "--level", "1-of-6", *options, "--out", "solved"]
     said, files = [], []
     for size in (8192, 3, 1):
-        monkeypatch.setattr("cautious.beliefs.datasets.csv.ROWS_PER_BLOCK", size)
+        monkeypatch.setattr("cautious.tables.csv.ROWS_PER_BLOCK", size)
         main(command)
         said.append(capsys.readouterr().out)
         files.append({path.name: path.read_bytes() for path in Path("solved").iterdir()})

@@ -152,7 +152,7 @@ def test_mistakes_are_named(files, capsys, arguments, says):
 def test_a_weak_level_is_said_to_be_one(files, capsys, monkeypatch):
     train("--out", "belief")
     weak = Calibration(KofN(3, 6), 0.01, 0.02, 0.02, 0.95, (("6-of-6", 0.0, 0.0),))
-    monkeypatch.setattr("cautious.evaluation.calibration.calibrate", lambda *_, **__: weak)
+    monkeypatch.setattr("cautious.policy.calibration.calibrate", lambda *_, **__: weak)
     main(["calibrate", "--belief", "belief", "--states", "familiar.csv", "--n", "6"])
     said = " ".join(capsys.readouterr().out.split())
     assert "less cautious than 1-of-6" in said

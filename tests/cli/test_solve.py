@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 
 from cautious import CautiousPolicy, TabularMDP, optimal_policy, solve_bandit, solve_mdp
 from cautious.cli.main import main
-from cautious.worlds.coverage import Coverage
-from cautious.worlds.mdp_files import save_mdp
+from cautious.mdp.coverage import Coverage
+from cautious.mdp.files import save_mdp
 
 
 @pytest.fixture

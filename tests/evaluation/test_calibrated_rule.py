@@ -12,7 +12,7 @@ import torch
 
 from cautious import CautiousPolicy, FallbackRule, KofN, RewardEnsemble, calibrate, fit_ensemble
 from cautious.errors import BadFileError, InvalidInputError
-from cautious.evaluation.calibration import CalibrationWarning
+from cautious.policy.calibration import CalibrationWarning
 
 SAFE = 2
 
@@ -158,7 +158,7 @@ def belief(experience) -> RewardEnsemble:
 
 
 def test_cross_fitting_decides_about_every_row_with_models_that_never_saw_it(belief, experience, monkeypatch):
-    from cautious.evaluation import calibration
+    from cautious.policy import calibration
 
     states, rewards = experience
     seen = []

@@ -11,7 +11,7 @@ import torch
 
 from cautious import CautiousPolicy, KofN, TabularMDP, calibrate
 from cautious.errors import InvalidInputError
-from cautious.evaluation.calibration import CalibrationWarning, above_p_value, mean_upper_bound
+from cautious.policy.calibration import CalibrationWarning, above_p_value, mean_upper_bound
 from cautious.policy.decision import departs, total_variation
 
 

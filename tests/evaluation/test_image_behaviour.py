@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cautious.evaluation.image_behaviour import behaviour, frequencies_by_label, mean_label_index, most_likely
+from cautious_paper.evaluation.image_behaviour import behaviour, frequencies_by_label, mean_label_index, most_likely
 
 
 def policy_of(*rows: dict[int, float]) -> torch.Tensor:

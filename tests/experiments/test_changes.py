@@ -10,14 +10,14 @@ import torch
 
 from cautious.cli.main import main
 from cautious.errors import InvalidInputError, MissingFileError
-from cautious.experiments import load_run
-from cautious.experiments.changes import changed, known_settings, parse_changes
-from cautious.experiments.driving.driving_experiment import experiment_at, run_driving, stage_name
-from cautious.experiments.images.settings import image_experiment_at
-from cautious.experiments.run_frames import Row
-from cautious.experiments.store import Store
-from cautious.report.html import write_report
-from cautious.report.report_spec import ledger_of, tables_of
+from cautious_paper.experiments import load_run
+from cautious_paper.experiments.changes import changed, known_settings, parse_changes
+from cautious_paper.experiments.driving.driving_experiment import experiment_at, run_driving, stage_name
+from cautious_paper.experiments.images.settings import image_experiment_at
+from cautious_paper.experiments.run_frames import Row
+from cautious_paper.experiments.store import Store
+from cautious_paper.report.html import write_report
+from cautious_paper.report.report_spec import ledger_of, tables_of
 
 
 def test_every_kind_of_setting_is_read_by_its_type():

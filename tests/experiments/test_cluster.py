@@ -24,11 +24,11 @@ from cautious.beliefs.training.loop import train
 from cautious.beliefs.training.problems import DrivingTrainingProblem, ImageTrainingProblem, ModuleTrainingProblem
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import ClusterError, ClusterWarning, InvalidInputError
-from cautious.experiments.executors.ray_executor import rounding_fingerprint
-from cautious.experiments.images.image_experiment import run_images
-from cautious.experiments.images.settings import image_experiment_at
-from cautious.experiments.store import Store
-from cautious.worlds.driving import driving_world
+from cautious.ray import rounding_fingerprint
+from cautious_paper.experiments.images.image_experiment import run_images
+from cautious_paper.experiments.images.settings import image_experiment_at
+from cautious_paper.experiments.store import Store
+from cautious_paper.worlds.driving import driving_world
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
@@ -72,7 +72,7 @@ def address(cluster):
 @pytest.fixture(scope="module")
 def executor(address):
     """This process as a driver of that cluster."""
-    from cautious.experiments.executors.ray_executor import RayExecutor
+    from cautious.ray import RayExecutor
 
     ray.init(address=address, logging_level="ERROR", log_to_driver=False)
     yield RayExecutor()
@@ -178,7 +178,7 @@ from pathlib import Path
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have it ignored
 sys.path.insert(0, sys.argv[3])
-from cautious.experiments.executors.executor import open_executor
+from cautious.executors import open_executor
 from test_cluster import SLOW, slow_network
 with open_executor("ray", sys.argv[1]) as executor:
     executor.train(slow_network(), SLOW, device="cpu", checkpoint_dir=Path(sys.argv[2]))
@@ -220,7 +220,7 @@ def test_an_error_of_ours_comes_back_as_it_was_raised(executor, monkeypatch):
 
     with pytest.raises(InvalidInputError, match=r"^piece=1 is refused\.$"):
         list(executor.run_tasks(refuse, None, [1], torch.device("cpu")))
-    monkeypatch.setattr("cautious.experiments.executors.ray_executor.package_versions", lambda: {"torch": "1.0"})
+    monkeypatch.setattr("cautious.ray.package_versions", lambda: {"torch": "1.0"})
     with pytest.raises(ClusterError, match=r"has torch .*, not 1\.0; .*install the same versions"):
         list(executor.run_tasks(refuse, None, [1], torch.device("cpu")))
 
@@ -256,7 +256,7 @@ def test_a_worker_that_rounds_otherwise_is_named(executor, cluster):
 
 
 def test_one_that_fails_stops_those_beside_it(executor):
-    from cautious.experiments.executors.ray_executor import RayExecutor
+    from cautious.ray import RayExecutor
 
     own = RayExecutor()  # it is of no use afterwards
 
@@ -352,7 +352,7 @@ def test_a_belief_and_its_decisions_on_a_cluster(executor, monkeypatch):
 
 
 def test_more_pieces_than_are_given_out_at_a_time(executor, monkeypatch):
-    monkeypatch.setattr("cautious.experiments.executors.ray_executor.FEWEST_WAITING", 3)
+    monkeypatch.setattr("cautious.ray.FEWEST_WAITING", 3)
 
     def double(shared, piece, tell):
         return 2 * piece

@@ -10,24 +10,24 @@ import pytest
 import torch
 from PIL import Image
 
+from cautious import executors as executor
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.cli.main import main
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
-from cautious.evaluation.driving_safety import safety_statistics
-from cautious.experiments.demos import first_decisions
-from cautious.experiments.demos.rollouts import drive_both, sample_drive, trained_belief
-from cautious.experiments.driving import driving_experiment as driving
-from cautious.experiments.driving.driving_experiment import SCALES, experiment_at, run_driving
-from cautious.experiments.executors import executor
-from cautious.experiments.store import Store
 from cautious.ops.regret import uniform_policy
-from cautious.ops.risk import KofN
-from cautious.report.claims.driving import driving_ledger
-from cautious.report.driving import driving_report
-from cautious.report.driving.driving_report import FIGURES
-from cautious.report.html import write_report
+from cautious.risk import KofN
 from cautious.seeding import make_rng
-from cautious.worlds.driving import driving_world
+from cautious_paper.evaluation.driving_safety import safety_statistics
+from cautious_paper.experiments.demos import first_decisions
+from cautious_paper.experiments.demos.rollouts import drive_both, sample_drive, trained_belief
+from cautious_paper.experiments.driving import driving_experiment as driving
+from cautious_paper.experiments.driving.driving_experiment import SCALES, experiment_at, run_driving
+from cautious_paper.experiments.store import Store
+from cautious_paper.report.claims.driving import driving_ledger
+from cautious_paper.report.driving import driving_report
+from cautious_paper.report.driving.driving_report import FIGURES
+from cautious_paper.report.html import write_report
+from cautious_paper.worlds.driving import driving_world
 
 
 @pytest.fixture(scope="module")

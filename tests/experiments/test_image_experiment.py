@@ -11,10 +11,10 @@ import torch
 from cautious import RewardEnsemble, solve_bandit
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
-from cautious.evaluation.image_behaviour import behaviour
-from cautious.experiments.images import image_experiment
-from cautious.experiments.images.image_experiment import load_data, run_images, stages_of, training_problem
-from cautious.experiments.images.settings import (
+from cautious_paper.evaluation.image_behaviour import behaviour
+from cautious_paper.experiments.images import image_experiment
+from cautious_paper.experiments.images.image_experiment import load_data, run_images, stages_of, training_problem
+from cautious_paper.experiments.images.settings import (
     SCALES,
     SETTINGS,
     EnsembleVariant,
@@ -22,9 +22,9 @@ from cautious.experiments.images.settings import (
     Setting,
     image_experiment_at,
 )
-from cautious.worlds.data import ImageSet, load_images
-from cautious.worlds.data.find import EMBEDDED
-from cautious.worlds.image_tasks import TASKS, RewardUnit, ask_for_help_rewards
+from cautious_paper.worlds.data import ImageSet, load_images
+from cautious_paper.worlds.data.find import EMBEDDED
+from cautious_paper.worlds.image_tasks import TASKS, RewardUnit, ask_for_help_rewards
 
 FULL_DATA = os.environ.get("CAUTIOUS_DATA")
 

@@ -9,14 +9,14 @@ import sys
 import pytest
 
 from cautious.cli.main import main
-from cautious.cli.reproduce import repeats_table
 from cautious.errors import BadFileError, CautiousError, ClusterError, InvalidInputError, MissingPackageError
-from cautious.experiments.executors.executor import LocalExecutor, open_executor
-from cautious.experiments.runs import run_repeats
-from cautious.experiments.store import Store
+from cautious.executors import LocalExecutor, open_executor
 from cautious.io.arrays import load_json
-from cautious.report.claims.rules import ClaimResult
-from cautious.report.repeats import tallied, write_tallies
+from cautious_paper.cli.reproduce import repeats_table
+from cautious_paper.experiments.runs import run_repeats
+from cautious_paper.experiments.store import Store
+from cautious_paper.report.claims.rules import ClaimResult
+from cautious_paper.report.repeats import tallied, write_tallies
 
 
 def test_an_unknown_executor_is_refused():
@@ -28,7 +28,7 @@ def test_an_unknown_executor_is_refused():
 
 def test_without_ray_it_says_how_to_get_it(monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(sys.modules, "ray", None)
-    monkeypatch.delitem(sys.modules, "cautious.experiments.executors.ray_executor", raising=False)
+    monkeypatch.delitem(sys.modules, "cautious.ray", raising=False)
     with pytest.raises(SystemExit) as stop:
         main(["reproduce", "driving", "--scale", "smoke", "--engine", "ray", "--out", str(tmp_path / "run")])
     assert stop.value.code == 2
@@ -39,7 +39,7 @@ def test_without_ray_it_says_how_to_get_it(monkeypatch, tmp_path, capsys):
 
 def test_something_else_at_the_address_is_given_up_in_time(monkeypatch):
     pytest.importorskip("ray")
-    from cautious.experiments.executors import ray_executor
+    from cautious_paper.experiments.executors import ray_executor
 
     monkeypatch.setattr(ray_executor, "CONNECT_SECONDS", 3.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:

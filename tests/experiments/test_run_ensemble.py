@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cautious.experiments.store import Store
-from cautious.report.report_spec import ledger_of, tables_of
+from cautious_paper.experiments.store import Store
+from cautious_paper.report.report_spec import ledger_of, tables_of
 
 PATH = Path(__file__).parents[2] / "tools" / "run_ensemble.py"
 

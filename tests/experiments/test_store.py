@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from cautious.errors import BadFileError, CautiousError, WriteError
-from cautious.experiments.store import Store, provenance
 from cautious.io.arrays import CHECKSUM, load_json, save_json
+from cautious_paper.experiments.store import Store, provenance
 
 ARRAYS = {"policy": torch.rand(3, 2)}
 
@@ -111,7 +111,7 @@ def rewritten(folder, **changes) -> None:
 def test_a_run_of_another_version_is_not_gone_on_with(tmp_path, monkeypatch):
     run_in(tmp_path)
     rewritten(tmp_path, versions={"cautious": "0.9.0"})
-    monkeypatch.setattr("cautious.experiments.store.package_versions", lambda: {"cautious": "1.0.0"})
+    monkeypatch.setattr("cautious_paper.experiments.store.package_versions", lambda: {"cautious": "1.0.0"})
     with pytest.raises(BadFileError, match=r"version 0\.9\.0 of cautious began, and this is version 1\.0\.0"):
         run_in(tmp_path)
     assert Store.open(tmp_path).numbers("stage") == {"value": 0.5}  # to read it is no problem

@@ -11,13 +11,13 @@ import time
 import pytest
 
 from cautious.errors import CautiousError, FolderInUseError
-from cautious.experiments.driving.driving_experiment import experiment_at, run_driving
-from cautious.experiments.store import Store
+from cautious_paper.experiments.driving.driving_experiment import experiment_at, run_driving
+from cautious_paper.experiments.store import Store
 
 HOLD = """
 import sys, time
-from cautious.experiments.driving.driving_experiment import experiment_at
-from cautious.experiments.store import Store
+from cautious_paper.experiments.driving.driving_experiment import experiment_at
+from cautious_paper.experiments.store import Store
 with Store.create(sys.argv[1], "driving", experiment_at("smoke").as_settings()).locked():
     print("holding", flush=True)
     time.sleep(60)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cautious import KofN
 from cautious.errors import InvalidInputError
-from cautious.ops.risk import ranked_weights, worst_k_mean, worst_k_of
+from cautious.risk import ranked_weights, worst_k_mean, worst_k_of
 
 
 def enumerated_weights(k: int, n: int, draws: list[tuple[int, ...]], num_models: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cautious.play.server import PlayServer
+from cautious_paper.play.server import PlayServer
 
 DESKTOP = {"viewport": {"width": 1360, "height": 860}}
 PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "has_touch": True, "is_mobile": True}

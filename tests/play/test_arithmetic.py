@@ -8,8 +8,8 @@ import torch
 
 from cautious import CautiousPolicy, KofN, RewardEnsemble, driving_world, optimal_policy, solve_mdp
 from cautious.beliefs.prior import Prior
-from cautious.play.server import STATIC
-from cautious.worlds.data import load_images
+from cautious_paper.play.server import STATIC
+from cautious_paper.worlds.data import load_images
 
 LEVELS = [KofN(k, 20) for k in (1, 2, 4, 5, 10, 20)]
 CLOSE = 1e-4

@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from cautious.errors import CautiousError
-from cautious.play.server import STATIC, PlayServer, files_of, own_hosts
+from cautious_paper.play.server import STATIC, PlayServer, files_of, own_hosts
 
 MEGABYTE = 1e6
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from cautious import CautiousPolicy, KofN, RewardEnsemble, TabularMDP, fit_ensemble, solve_exact, solve_mdp
-from cautious.beliefs.networks.image import ImageNetwork
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.io.arrays import CHECKSUM, load_json, save_json
 from cautious.policy.decision import has_disagreement, ordinary_policy
 from cautious.solvers.per_state import STATES_PER_TASK
+from cautious_paper.networks.image import ImageNetwork
 
 GAMBLE = torch.tensor([[[1.0, 0.25], [0.9, 0.0]], [[0.0, 0.25], [0.9, 0.0]]])
 """Two models, two states, two actions: they disagree about the gamble in state 0, and agree in state 1."""

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cautious import CautiousPolicy, RewardEnsemble, driving_world
-from cautious.beliefs.networks.image import ImageNetwork
+from cautious_paper.networks.image import ImageNetwork
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of its own imports

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from cautious.experiments.images.image_experiment import Stage
-from cautious.experiments.images.settings import image_experiment_at
-from cautious.experiments.store import Store
-from cautious.report.paper import paper_table
 from cautious.types import Regime
-from cautious.worlds.image_tasks import image_task
+from cautious_paper.experiments.images.image_experiment import Stage
+from cautious_paper.experiments.images.settings import image_experiment_at
+from cautious_paper.experiments.store import Store
+from cautious_paper.report.paper import paper_table
+from cautious_paper.worlds.image_tasks import image_task
 
 LEVELS = ("1-of-20", "1-of-10", "5-of-10", "10-of-10")
 HELP = {"all": (0.29, 0.2, 0.1, 0.08), "single": (0.89, 0.8, 0.5, 0.08), "optim": 0.015}

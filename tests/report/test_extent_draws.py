@@ -6,9 +6,9 @@ import pytest
 import torch
 from fake_runs import bearing_out, usual
 
-from cautious.report.claims.data_extent import interval_of_another, interval_of_mean
-from cautious.report.claims.rules import NotRunError
-from cautious.report.report_spec import figures_of, image_ledger, tables_of
+from cautious_paper.report.claims.data_extent import interval_of_another, interval_of_mean
+from cautious_paper.report.claims.rules import NotRunError
+from cautious_paper.report.report_spec import figures_of, image_ledger, tables_of
 
 HELP_AT_ONE = {"all": (0.1,) * 4, "optim": 0.1}
 

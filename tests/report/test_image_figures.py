@@ -8,8 +8,8 @@ import pytest
 from fake_runs import FakeRun, bearing_out, usual
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from cautious.report.images.image_figures import image_figures
-from cautious.report.plotting import save_figure
+from cautious_paper.report.images.image_figures import image_figures
+from cautious_paper.report.plotting import save_figure
 
 TASKS = ("ask-for-help", "non-obvious", "help-if-available", "data-extent")
 EXPECTED = {
@@ -50,8 +50,8 @@ def draw_all(store, render=False):
 @pytest.mark.parametrize("task", TASKS)
 def test_a_smoke_run_draws_without_training(task, smoke_run, tmp_path, monkeypatch):
     store = smoke_run(task)
-    monkeypatch.setattr("cautious.experiments.executors.executor.train", None)
-    monkeypatch.setattr("cautious.experiments.images.image_experiment.solve_bandit", None)
+    monkeypatch.setattr("cautious.executors.train", None)
+    monkeypatch.setattr("cautious_paper.experiments.images.image_experiment.solve_bandit", None)
     assert set(draw_all(store, render=task == "help-if-available")) == expected(task, ("digits", "fashion"))
     name, (_, draw) = next(iter(image_figures(store).items()))
     save_figure(draw(store), tmp_path / f"{name}.png")

@@ -8,9 +8,9 @@ import json
 import pytest
 from fake_runs import HELP, INDEX, bearing_out, scaled, usual
 
-from cautious.experiments.images.settings import Setting
-from cautious.report.images.image_run import ImageRun
-from cautious.report.report_spec import IMAGE_CLAIMS, image_ledger
+from cautious_paper.experiments.images.settings import Setting
+from cautious_paper.report.images.image_run import ImageRun
+from cautious_paper.report.report_spec import IMAGE_CLAIMS, image_ledger
 
 ROWS = {
     "ask-for-help": (

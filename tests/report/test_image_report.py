@@ -10,12 +10,12 @@ from fake_runs import FakeRun, bearing_out
 
 from cautious.cli.main import main
 from cautious.errors import InvalidInputError
-from cautious.experiments.images.settings import Setting
-from cautious.experiments.store import Store
-from cautious.report.html import write_report
-from cautious.report.images.image_run import ImageRun
-from cautious.report.plotting import save_figure
-from cautious.report.report_spec import REPORTS, chosen_of, facts_of, figures_of, ledger_of, tables_of
+from cautious_paper.experiments.images.settings import Setting
+from cautious_paper.experiments.store import Store
+from cautious_paper.report.html import write_report
+from cautious_paper.report.images.image_run import ImageRun
+from cautious_paper.report.plotting import save_figure
+from cautious_paper.report.report_spec import REPORTS, chosen_of, facts_of, figures_of, ledger_of, tables_of
 
 TASKS = ("ask-for-help", "non-obvious", "help-if-available", "data-extent")
 

@@ -7,17 +7,17 @@ import torch
 from fake_runs import HELP, LEVELS, FakeRun, bearing_out, usual
 
 from cautious.errors import InvalidInputError
-from cautious.report.images.image_run import ImageRun, as_tensor
-from cautious.report.images.image_tables import image_tables, networks_table
-from cautious.report.paper import (
+from cautious.types import Regime
+from cautious_paper.report.images.image_run import ImageRun, as_tensor
+from cautious_paper.report.images.image_tables import image_tables, networks_table
+from cautious_paper.report.paper import (
     SETTINGS_TABLE,
     Printed,
     paper_help,
     paper_table,
     paper_training,
 )
-from cautious.report.tables import mean_and_spread
-from cautious.types import Regime
+from cautious_paper.report.tables import mean_and_spread
 
 PAPER_TABLES = (
     "last_action_0.1", "last_action_0.25", "last_action_0.5", "last_action_test", "last_action_std_TEST",

@@ -9,11 +9,11 @@ import pytest
 import torch
 from published_claims import claim_results, counted, ledger_beside
 
-from cautious.experiments.store import Store
-from cautious.report.images.image_run import ImageRun, Setting
-from cautious.report.plotting import save_figure
-from cautious.report.report_spec import figures_of, tables_of
 from cautious.types import Regime
+from cautious_paper.experiments.store import Store
+from cautious_paper.report.images.image_run import ImageRun, Setting
+from cautious_paper.report.plotting import save_figure
+from cautious_paper.report.report_spec import figures_of, tables_of
 
 RESULTS = Path(__file__).parents[2] / "results"
 DOCS = RESULTS.parent / "docs"

@@ -10,8 +10,8 @@ import torch
 from fake_runs import bearing_out
 from published_claims import claim_results
 
-from cautious.experiments.store import Store
-from cautious.report.report_spec import ledger_of
+from cautious_paper.experiments.store import Store
+from cautious_paper.report.report_spec import ledger_of
 
 PATH = Path(__file__).parents[2] / "tools" / "publish_results.py"
 

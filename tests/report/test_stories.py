@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fake_runs import FakeRun, bearing_out
 
-from cautious.report.claims.rules import ClaimResult
-from cautious.report.paper import paper_table
-from cautious.report.stories import NOTHING, claims_story, image_story
+from cautious_paper.report.claims.rules import ClaimResult
+from cautious_paper.report.paper import paper_table
+from cautious_paper.report.stories import NOTHING, claims_story, image_story
 
 
 def test_help_is_told_with_its_numbers(tmp_path):

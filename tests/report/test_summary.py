@@ -19,10 +19,10 @@ from published_claims import (
 from published_headlines import GROUPS, HEADLINES, cells_figure, cells_of, headline_table
 from published_units import units_ledger, units_table
 
-from cautious.report.claims.rules import ClaimResult
-from cautious.report.images.image_run import ImageRun
-from cautious.report.plotting import save_figure
-from cautious.report.report_spec import image_ledger
+from cautious_paper.report.claims.rules import ClaimResult
+from cautious_paper.report.images.image_run import ImageRun
+from cautious_paper.report.plotting import save_figure
+from cautious_paper.report.report_spec import image_ledger
 
 TASKS = ("ask-for-help", "non-obvious", "help-if-available", "data-extent")
 

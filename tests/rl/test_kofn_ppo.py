@@ -15,8 +15,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from cautious import KofN, KofNPPO, RewardEnsemble, driving_world, solve_exact
 from cautious.beliefs.table_belief import TableBelief
 from cautious.errors import BadFileError, InvalidInputError
-from cautious.worlds.driving_features import driving_features, state_numbers_of
-from cautious.worlds.envs.random_stops import RandomStops
+from cautious.rl.random_stops import RandomStops
+from cautious_paper.worlds.driving_features import driving_features, state_numbers_of
 
 SMALL = {
     "n_steps": 64,

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from cautious import KofNPPO
-from cautious.beliefs.terrains import TerrainBelief
-from cautious.worlds.terrains import DISCOUNT, KNOWN, terrain_world
+from cautious_paper.beliefs.terrains import TerrainBelief
+from cautious_paper.worlds.terrains import DISCOUNT, KNOWN, terrain_world
 
 SETTINGS = {
     "n_steps": 16,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cautious.errors import WriteError
-from cautious.experiments.driving.driving_experiment import run_driving
+from cautious_paper.experiments.driving.driving_experiment import run_driving
 
 TOOLS = Path(__file__).parents[2] / "tools"
 CHILD = """
@@ -22,7 +22,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from survival_child import MIDDLING
 from cautious.cli.console import progress_bars
-from cautious.experiments.driving.driving_experiment import run_driving
+from cautious_paper.experiments.driving.driving_experiment import run_driving
 with progress_bars() as progress:
     run_driving(MIDDLING, sys.argv[2], progress=progress)
 """

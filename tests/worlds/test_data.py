@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
-from cautious.worlds.data import find_images, has_images, load_images
-from cautious.worlds.data.idx import write_idx
+from cautious_paper.worlds.data import find_images, has_images, load_images
+from cautious_paper.worlds.data.idx import write_idx
 
 LAYOUTS = [
     ("digits", "train", "mnist/train-"),
@@ -193,7 +193,7 @@ import os, sys
 sys.modules["pooch"] = None
 os.environ.pop("CAUTIOUS_CACHE"), os.environ.pop("CAUTIOUS_DATA", None)
 from cautious.errors import MissingFileError
-from cautious.worlds.data import fetch_images, load_images
+from cautious_paper.worlds.data import fetch_images, load_images
 print(len(load_images("digits")))
 try:
     fetch_images(["digits"])

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
-from cautious.worlds.data import fetch_images, load_images
-from cautious.worlds.data.idx import write_idx
-from cautious.worlds.data.sources import SETS, SOURCES, RemoteFile, Source
+from cautious_paper.worlds.data import fetch_images, load_images
+from cautious_paper.worlds.data.idx import write_idx
+from cautious_paper.worlds.data.sources import SETS, SOURCES, RemoteFile, Source
 
 
 class Server:

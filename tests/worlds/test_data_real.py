@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from cautious.worlds.data import has_images, load_images
-from cautious.worlds.data.find import EMBEDDED, locate
-from cautious.worlds.data.idx import read_idx
+from cautious_paper.worlds.data import has_images, load_images
+from cautious_paper.worlds.data.find import EMBEDDED, locate
+from cautious_paper.worlds.data.idx import read_idx
 
 FOLDER = os.environ.get("CAUTIOUS_DATA")
 TOOL = Path(__file__).parents[2] / "tools" / "cut_embedded_data.py"

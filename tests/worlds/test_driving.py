@@ -12,9 +12,9 @@ import torch
 from cautious import optimal_policy
 from cautious.errors import InvalidInputError
 from cautious.ops.regret import uniform_policy
-from cautious.worlds.driving import DrivingWorld, driving_world
-from cautious.worlds.driving_picture import as_picture, as_text
-from cautious.worlds.driving_rules import (
+from cautious_paper.worlds.driving import DrivingWorld, driving_world
+from cautious_paper.worlds.driving_picture import as_picture, as_text
+from cautious_paper.worlds.driving_rules import (
     ACTIONS,
     START,
     DrivingState,

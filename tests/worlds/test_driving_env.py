@@ -9,7 +9,7 @@ from gymnasium.utils.env_checker import check_env
 
 import cautious  # noqa: F401  (registers the ids)
 from cautious.errors import InvalidInputError
-from cautious.worlds.driving_rules import START, pair_features
+from cautious_paper.worlds.driving_rules import START, pair_features
 
 
 @pytest.mark.parametrize("options", [{}, {"novel": False}, {"appearance_probability": 1.0}])
@@ -73,7 +73,7 @@ def test_bad_arguments_are_refused():
             env.step(action)
     with pytest.raises(InvalidInputError, match="appearance_probability"):
         gymnasium.make("cautious/Driving-v0", appearance_probability=0)
-    from cautious.worlds.envs.driving_env import DrivingEnv
+    from cautious_paper.worlds.envs.driving_env import DrivingEnv
 
     with pytest.raises(InvalidInputError, match="render_mode"):
         DrivingEnv(render_mode="human")

@@ -11,8 +11,8 @@ import torch
 
 from cautious import CautiousPolicy, Solution, TabularMDP, driving_world, optimal_policy, solve_mdp
 from cautious.errors import CoverageWarning, InvalidInputError
-from cautious.worlds.coverage import FEW
-from cautious.worlds.from_gymnasium import read_model
+from cautious.mdp.coverage import FEW
+from cautious.mdp.from_gymnasium import read_model
 
 
 @pytest.mark.parametrize(("name", "size"), [("FrozenLake", 17), ("Taxi", 501), ("CliffWalking", 49)])

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cautious.errors import BadFileError, InvalidInputError
-from cautious.worlds.data.idx import read_idx, write_idx
+from cautious_paper.worlds.data.idx import read_idx, write_idx
 
 SOUND = b"\0\0\x08\x03" + struct.pack(">3I", 2, 2, 3) + bytes(range(12))
 

@@ -9,8 +9,8 @@ from gymnasium.utils.env_checker import check_env
 
 import cautious  # noqa: F401  (registers the ids)
 from cautious.errors import InvalidInputError, MissingFileError
-from cautious.worlds.data import load_images
-from cautious.worlds.envs.image_env import ImageEnv
+from cautious_paper.worlds.data import load_images
+from cautious_paper.worlds.envs.image_env import ImageEnv
 
 IDS = ("cautious/AskForHelp-v0", "cautious/NonObvious-v0", "cautious/HelpIfAvailable-v0")
 

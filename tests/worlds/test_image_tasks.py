@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cautious.errors import InvalidInputError
-from cautious.worlds.image_tasks import (
+from cautious_paper.worlds.image_tasks import (
     NO_DIGIT,
     TASKS,
     RewardUnit,

@@ -11,7 +11,7 @@ from gymnasium.utils.env_checker import check_env
 import cautious  # noqa: F401  (registers the ids)
 from cautious import optimal_policy
 from cautious.errors import InvalidInputError
-from cautious.worlds.terrains import (
+from cautious_paper.worlds.terrains import (
     ACTIONS,
     DELIVERY,
     GOAL,

@@ -13,9 +13,9 @@ import torch
 from gymnasium.utils.env_checker import check_env
 
 import cautious  # noqa: F401  (registers the ids)
-from cautious.beliefs.terrains import MINIGRID_AGENT, TerrainBelief
 from cautious.errors import InvalidInputError
-from cautious.worlds.terrains import ACTIONS, GOAL, SIZE, cell_number, terrain_world
+from cautious_paper.beliefs.terrains import MINIGRID_AGENT, TerrainBelief
+from cautious_paper.worlds.terrains import ACTIONS, GOAL, SIZE, cell_number, terrain_world
 
 BLOCKED = """
 import sys

@@ -10,9 +10,9 @@ from gymnasium.utils.env_checker import check_env
 
 import cautious  # noqa: F401  (registers the ids)
 from cautious.errors import InvalidInputError
-from cautious.worlds.driving import driving_world
-from cautious.worlds.driving_rules import ACTIONS, DrivingState, pair_features
-from cautious.worlds.wide_driving import HIDDEN, WideDriving
+from cautious_paper.worlds.driving import driving_world
+from cautious_paper.worlds.driving_rules import ACTIONS, DrivingState, pair_features
+from cautious_paper.worlds.wide_driving import HIDDEN, WideDriving
 
 
 def paper_sizes(novel: bool = True, probability: float = 0.5) -> WideDriving:

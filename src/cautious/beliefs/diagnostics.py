@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
-from cautious.ops.risk import KofN
+from cautious.risk import KofN
 from cautious.seeding import make_rng
 from cautious.solvers.adversary import SolveBatch
 from cautious.solvers.cfr import CFROptions, PerStateGame, Problem, minimise_regret_of_all

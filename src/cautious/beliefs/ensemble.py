@@ -16,15 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.datasets.frames import as_table, is_frame, is_named
-from cautious.beliefs.datasets.pictures import as_grey, picture_shape
-from cautious.beliefs.datasets.schema import KEPT_AS, TableSchema, action_names
 from cautious.beliefs.diagnostics import Diagnosis
 from cautious.beliefs.familiar_spread import FamiliarSpread
 from cautious.beliefs.fixed_shapes import filled_up, rounds_alike
 from cautious.beliefs.networks.base import Network, checked_network, restored
-from cautious.beliefs.networks.driving import DrivingNetwork
-from cautious.beliefs.networks.image import SIDE, ImageNetwork
 from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.beliefs.prior import Prior
 from cautious.beliefs.table_belief import state_numbers
@@ -42,6 +37,9 @@ from cautious.io.arrays import (
 from cautious.io.content_names import name_in, replacing, with_stamp
 from cautious.parallel import parallel_map, single_threaded
 from cautious.progress import Progress, ProgressTracker
+from cautious.tables.frames import as_table, is_frame, is_named
+from cautious.tables.pictures import as_grey, picture_shape
+from cautious.tables.schema import KEPT_AS, TableSchema, action_names
 from cautious.types import ArrayLike
 from cautious.validation import (
     as_device,
@@ -53,13 +51,15 @@ from cautious.validation import (
     check_finite,
     check_shape,
 )
+from cautious_paper.networks.driving import DrivingNetwork
+from cautious_paper.networks.image import SIDE, ImageNetwork
 
 PICTURES_KEPT_AS = "picture_shape"
 """Under which name the settings hold the shape of pictures, where images were made of them."""
 DESCRIPTION, WEIGHTS, PRIOR = "ensemble.json", "models.safetensors", "prior.safetensors"
 KEPT_BYTES = 2**26
 """Weights of at most this size are kept in the layout of single predictions beside their own."""
-SHIPPED = Path(__file__).parent / "shipped"
+SHIPPED = Path(__file__).parents[2] / "cautious_paper" / "shipped"
 SHIPPED_NAMES = ("ask-for-help", "driving")
 
 
@@ -67,7 +67,7 @@ class RewardEnsemble:
     """M reward models of one architecture.
 
     >>> import numpy as np
-    >>> from cautious.beliefs.networks.image import SIDE, ImageNetwork
+    >>> from cautious_paper.networks.image import SIDE, ImageNetwork
     >>> network = ImageNetwork(num_actions=11)
     >>> weights = torch.tensor(np.stack([network.init(np.random.default_rng(i)) for i in range(3)])).float()
     >>> belief = RewardEnsemble(network, weights)

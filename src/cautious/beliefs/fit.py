@@ -11,13 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cautious.beliefs.datasets.pictures import as_grey, picture_shape
-from cautious.beliefs.datasets.training_data import with_names
 from cautious.beliefs.diagnostics import BeliefWarning, examine
 from cautious.beliefs.ensemble import PICTURES_KEPT_AS, RewardEnsemble
 from cautious.beliefs.familiar_spread import FamiliarSpread
-from cautious.beliefs.networks.driving import DrivingNetwork
-from cautious.beliefs.networks.image import LEARNING_RATE, SIDE, as_images
 from cautious.beliefs.networks.module import ModuleNetwork, as_inputs
 from cautious.beliefs.networks.vector import Standardizer, VectorNetwork
 from cautious.beliefs.prior import WIDTH, Prior, checked_width
@@ -30,8 +26,12 @@ from cautious.ops.disagreement import model_spread
 from cautious.parallel import single_threaded
 from cautious.progress import Progress, as_progress
 from cautious.seeding import make_rng
+from cautious.tables.pictures import as_grey, picture_shape
+from cautious.tables.training_data import with_names
 from cautious.types import ArrayLike
 from cautious.validation import as_float_tensor, as_folder, as_number, check_shape, resolve_device
+from cautious_paper.networks.driving import DrivingNetwork
+from cautious_paper.networks.image import LEARNING_RATE, SIDE, as_images
 
 NetworkChoice = str | Callable[[], torch.nn.Module]
 
@@ -94,7 +94,7 @@ def fit_ensemble(
         missing: What becomes of a table's rows with an empty cell: "leave-out", or "indicator": they stay, with the column's
             mean in the cell and one more column that says that it was empty; new states may then be empty there, too.
         executor: What trains the models, with the same bits: a Ray cluster, ``with open_executor("ray") as executor`` of
-            `cautious.experiments.executors.executor`; this process if not given. `device` is then that of the workers.
+            `cautious.executors`; this process if not given. `device` is then that of the workers.
 
     Returns:
         The trained ensemble. Its `losses` are in the rewards' units, squared.

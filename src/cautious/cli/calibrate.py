@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from cautious.beliefs.ensemble import RewardEnsemble
-    from cautious.evaluation.calibration import Calibration
+    from cautious.policy.calibration import Calibration
     from cautious.progress import Progress
 
 
@@ -64,7 +64,7 @@ class Calibrate:
         """Load the belief, test the levels, print the result."""
         import warnings
 
-        from cautious.evaluation.calibration import CalibrationWarning
+        from cautious.policy.calibration import CalibrationWarning
 
         belief, familiar = self._familiar()
         with progress_bar("calibrating") as progress, warnings.catch_warnings(record=True) as caught:
@@ -105,10 +105,10 @@ class Calibrate:
         return belief, tuple(dataset)
 
     def _calibrate(self, belief: RewardEnsemble, familiar: tuple[Any, ...], progress: Progress) -> Calibration:
-        from cautious.evaluation.calibration import calibrate
-        from cautious.ops.risk import KofN
+        from cautious.policy.calibration import calibrate
         from cautious.policy.fallback import FallbackRule
         from cautious.policy.policy import CautiousPolicy
+        from cautious.risk import KofN
 
         policy: CautiousPolicy | FallbackRule
         if self.fallback is None:
@@ -133,11 +133,11 @@ def load_training_data(belief: Path, data: Sequence[Path]) -> tuple[RewardEnsemb
     import numpy as np
     import torch
 
-    from cautious.beliefs.datasets.array_files import load_dataset
-    from cautious.beliefs.datasets.files import are_tables, read_tables
-    from cautious.beliefs.datasets.learn_table import select
-    from cautious.beliefs.datasets.schema import OutcomeColumns, TableSchema, bad_rows
     from cautious.cli.inputs import load_belief
+    from cautious.tables.array_files import load_dataset
+    from cautious.tables.files import are_tables, read_tables
+    from cautious.tables.learn_table import select
+    from cautious.tables.schema import OutcomeColumns, TableSchema, bad_rows
 
     models = load_belief(belief)
     if not are_tables(data):

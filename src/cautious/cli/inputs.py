@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from cautious.beliefs.datasets.cells import Table
-    from cautious.beliefs.datasets.csv import FileTable
-    from cautious.beliefs.datasets.schema import TableSchema
     from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.policy.bad_rows import StateRows
+    from cautious.tables.cells import Table
+    from cautious.tables.csv import FileTable
+    from cautious.tables.schema import TableSchema
 
 
 class DecisionInputs(NamedTuple):
@@ -39,8 +39,8 @@ class DecisionInputs(NamedTuple):
 def load_belief(belief: Path) -> RewardEnsemble:
     """A belief about states that can be given in a file, so not the one about driving."""
     from cautious.beliefs.ensemble import RewardEnsemble
-    from cautious.beliefs.networks.driving import DrivingNetwork
     from cautious.errors import InvalidInputError
+    from cautious_paper.networks.driving import DrivingNetwork
 
     models = RewardEnsemble.load(belief)
     if models.network.name == DrivingNetwork.name:
@@ -52,11 +52,11 @@ def load_decision_inputs(belief: Path, states: Path) -> DecisionInputs:
     """Load both; prints a warning if a table has values that the training data had not."""
     from dataclasses import replace
 
-    from cautious.beliefs.datasets.array_files import load_states
-    from cautious.beliefs.datasets.files import are_tables, read_tables
-    from cautious.beliefs.datasets.frames import PARQUET
-    from cautious.beliefs.datasets.schema import TableSchema
     from cautious.policy.bad_rows import read_states, rows_of
+    from cautious.tables.array_files import load_states
+    from cautious.tables.files import are_tables, read_tables
+    from cautious.tables.frames import PARQUET
+    from cautious.tables.schema import TableSchema
 
     models = load_belief(belief)
     table: Any = None
@@ -83,10 +83,10 @@ def _read_text(path: Path, models: RewardEnsemble, remarks: _Remarks) -> tuple[F
 
     import numpy as np
 
-    from cautious.beliefs.datasets.csv import FileTable, read_blocks, version_of
-    from cautious.beliefs.datasets.schema import TableSchema
     from cautious.cli.console import progress_bar
     from cautious.policy.bad_rows import joined_rows, rows_of
+    from cautious.tables.csv import FileTable, read_blocks, version_of
+    from cautious.tables.schema import TableSchema
 
     version, header, parts, lines = version_of(path), [], [], []
     with progress_bar("reading") as progress:

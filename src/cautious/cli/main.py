@@ -22,16 +22,16 @@ def parse(arguments: Sequence[str] | None) -> Any:
     """The verb of a command line, with its options."""
     import tyro
 
-    from cautious.cli.bench import Bench
     from cautious.cli.calibrate import Calibrate
-    from cautious.cli.data import Data
-    from cautious.cli.demo import Demo
-    from cautious.cli.play import Play
-    from cautious.cli.report import Report
-    from cautious.cli.reproduce import Reproduce
     from cautious.cli.solve import Solve
     from cautious.cli.train import Train
-    from cautious.cli.watch import Watch
+    from cautious_paper.cli.bench import Bench
+    from cautious_paper.cli.data import Data
+    from cautious_paper.cli.demo import Demo
+    from cautious_paper.cli.play import Play
+    from cautious_paper.cli.report import Report
+    from cautious_paper.cli.reproduce import Reproduce
+    from cautious_paper.cli.watch import Watch
 
     for each in (Demo, Play, Train, Calibrate, Solve, Reproduce, Report, Watch, Data, Bench):
         _hide_none_defaults(each)

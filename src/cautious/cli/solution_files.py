@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from cautious.beliefs.datasets.cells import Table as DataTable
     from cautious.cli.inputs import DecisionInputs
     from cautious.policy.decision import Decision
     from cautious.solvers.certificate import Certificate
+    from cautious.tables.cells import Table as DataTable
 
 POLICY, CERTIFICATE, DECISIONS = "policy.safetensors", "certificate.json", "decisions.csv"
 WIDE_GAP = 0.1
@@ -98,8 +98,8 @@ def save_solution(
         decision: Of these levels, [L, S], or of a single level, [S].
         fallback: Of the fallback rule, [S].
     """
-    from cautious.beliefs.datasets.csv import FileTable
     from cautious.io.arrays import FORMAT, save_json, save_tensors
+    from cautious.tables.csv import FileTable
 
     if inputs is not None and isinstance(inputs.table, FileTable):
         inputs.table.check_unchanged()  # its text is read again for decisions.csv: before anything is written
@@ -142,8 +142,8 @@ def write_decisions(
     """
     import csv
 
-    from cautious.beliefs.datasets.csv import FileTable
     from cautious.io.atomic import atomic_write
+    from cautious.tables.csv import FileTable
 
     table, columns = inputs.table, inputs.columns
     assert table is not None

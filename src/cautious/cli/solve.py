@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from cautious.cli.inputs import DecisionInputs
+    from cautious.mdp.tabular import TabularMDP
     from cautious.policy.decision import Decision
-    from cautious.worlds.mdp import TabularMDP
 
 SOME_UNDECIDED = 3
 """Exit status if no model can judge some row, and there is no --fallback."""
@@ -264,7 +264,7 @@ class Solve:
     def _mdp(self) -> TabularMDP | None:
         """The MDP, if one is given."""
         from cautious.errors import InvalidInputError
-        from cautious.worlds.mdp_files import load_mdp
+        from cautious.mdp.files import load_mdp
 
         if self.mdp is None:
             return None
@@ -284,9 +284,9 @@ class Solve:
         Also the inputs, less the rows whose predictions overflow, which turns out here.
         """
         from cautious.cli.console import progress_bar
-        from cautious.experiments.executors.executor import open_executor
-        from cautious.ops.risk import parse_levels
+        from cautious.executors import open_executor
         from cautious.policy.policy import CautiousPolicy
+        from cautious.risk import parse_levels
         from cautious.solvers.certificate import Certificate
 
         levels = parse_levels(self.level)
@@ -316,8 +316,8 @@ class Solve:
 
     def _solved(self, rewards: Any, mdp: TabularMDP | None) -> Solved:
         from cautious.cli.console import progress_bar
-        from cautious.ops.risk import parse_levels
         from cautious.policy.decision import with_baseline
+        from cautious.risk import parse_levels
         from cautious.solvers.solve import COMMAND_ITERATIONS, USER, solve_bandit, solve_mdp
 
         levels = self.level[0] if len(self.level) == 1 else self.level

@@ -15,10 +15,10 @@ from cautious.errors import InvalidInputError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from cautious.beliefs.datasets.schema import TableSchema
     from cautious.beliefs.diagnostics import Diagnosis
     from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.progress import Progress
+    from cautious.tables.schema import TableSchema
 
 CHECKPOINTS = "checkpoints"
 """Folder of unfinished training, inside the belief's folder."""
@@ -107,12 +107,12 @@ class Train:
         import shutil
         import warnings
 
-        from cautious.beliefs.datasets.schema import KEPT_AS, OUTCOME_KEPT_AS
         from cautious.beliefs.diagnostics import BeliefWarning
         from cautious.beliefs.ensemble import DESCRIPTION
         from cautious.beliefs.fit import fit_ensemble
         from cautious.beliefs.training.estimate import LongTrainingWarning
-        from cautious.experiments.executors.executor import open_executor
+        from cautious.executors import open_executor
+        from cautious.tables.schema import KEPT_AS, OUTCOME_KEPT_AS
         from cautious.validation import as_folder
 
         folder = as_folder(self.out, "out")
@@ -151,10 +151,10 @@ class Train:
 
     def _dataset(self) -> tuple[TableSchema | None, Tensor, Tensor]:
         """The schema if the data are a table, states [S, ...] and rewards [S, A]."""
-        from cautious.beliefs.datasets.array_files import load_dataset
-        from cautious.beliefs.datasets.files import are_tables, read_tables
-        from cautious.beliefs.datasets.learn_table import Missing, learn_log
-        from cautious.beliefs.datasets.schema import OutcomeColumns
+        from cautious.tables.array_files import load_dataset
+        from cautious.tables.files import are_tables, read_tables
+        from cautious.tables.learn_table import Missing, learn_log
+        from cautious.tables.schema import OutcomeColumns
 
         if self.data and are_tables(self.data):
             outcome = OutcomeColumns(self.action, self.reward, self.rewards)

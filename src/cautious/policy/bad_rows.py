@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cautious.beliefs.datasets.cells import NOT_FINITE, TOO_LARGE, BadCell, Table
-from cautious.beliefs.datasets.frames import FrameTable, as_table, is_named
-from cautious.beliefs.datasets.schema import Rows, TableSchema, bad_rows
 from cautious.beliefs.ensemble import RewardEnsemble
-from cautious.beliefs.networks.image import images_are_bytes
 from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.errors import InvalidInputError
+from cautious.tables.cells import NOT_FINITE, TOO_LARGE, BadCell, Table
+from cautious.tables.frames import FrameTable, as_table, is_named
+from cautious.tables.schema import Rows, TableSchema, bad_rows
 from cautious.validation import as_float_tensor
+from cautious_paper.networks.image import images_are_bytes
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Many states, a block at a time: what M models say about all of them would be the largest array by far, and is not kept.
 
 A block is predicted and solved on one thread, and the blocks are divided among the threads, or among the machines of a cluster
-(`experiments.executors`). A state's bits do not depend on its block.
+(`cautious.executors`). A state's bits do not depend on its block.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from cautious.ops.risk import KofN
 from cautious.ops.sums import pairwise_sum
 from cautious.parallel import parallel_map
 from cautious.policy.bad_rows import overflowing
 from cautious.progress import Progress, ProgressTracker, TitledProgress
+from cautious.risk import KofN
 
 if TYPE_CHECKING:
     from cautious.policy.policy import CautiousPolicy
@@ -76,7 +76,7 @@ class SolvedStates(NamedTuple):
 
 
 class BlockExecutor(Protocol):
-    """What gives out pieces of work, in this process or elsewhere (`experiments.executors`)."""
+    """What gives out pieces of work, in this process or elsewhere (`cautious.executors`)."""
 
     def map(
         self,

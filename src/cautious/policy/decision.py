@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from cautious.errors import MissingPackageError
+from cautious.mdp.tabular import TabularMDP
 from cautious.ops.disagreement import model_spread
-from cautious.ops.risk import KofN
+from cautious.risk import KofN
 from cautious.solvers.optimal import optimal_actions, optimal_policy, optimal_under_all
 from cautious.solvers.rewards import BLOCK_BYTES, as_rewards, mean_reward, model_blocks
-from cautious.worlds.mdp import TabularMDP
 
 
 @dataclass(frozen=True, eq=False, repr=False)

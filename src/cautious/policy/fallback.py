@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cautious.beliefs.datasets.schema import action_names
 from cautious.errors import BadFileError, InvalidInputError
-from cautious.ops.risk import KofN
 from cautious.policy.decision import Decision, make_decision
 from cautious.policy.files import load_policy, save_policy
 from cautious.policy.policy import Belief, CautiousPolicy, check_action, parse_action
+from cautious.risk import KofN
+from cautious.tables.schema import action_names
 from cautious.validation import as_folder, as_number, as_path, parse_flag
 
 ENTRY = "fallback"

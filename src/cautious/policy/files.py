@@ -24,8 +24,8 @@ from cautious.io.arrays import (
     save_tensors,
 )
 from cautious.io.content_names import name_in, replacing, with_stamp
-from cautious.worlds.mdp import TabularMDP
-from cautious.worlds.mdp_files import load_mdp, save_mdp, tensors_of
+from cautious.mdp.files import load_mdp, save_mdp, tensors_of
+from cautious.mdp.tabular import TabularMDP
 
 DESCRIPTION = "policy.json"
 ENSEMBLE, TABLE, WORLD = "belief/ensemble.json", "belief.safetensors", "mdp.safetensors"

@@ -23,14 +23,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.datasets.frames import index_of, is_named
-from cautious.beliefs.datasets.observations import as_batch
-from cautious.beliefs.datasets.schema import action_names
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.familiar_spread import FEWEST, FamiliarSpread, in_units_of
 from cautious.beliefs.table_belief import TableBelief, state_numbers
 from cautious.errors import BadFileError, InvalidInputError
-from cautious.ops.risk import KofN, parse_levels
+from cautious.mdp.tabular import TabularMDP, parse_mdp
 from cautious.parallel import single_threaded
 from cautious.policy.bad_rows import StateRows, farthest, overflowing, read_states, refuse
 from cautious.policy.blocks import (
@@ -53,9 +50,13 @@ from cautious.policy.decision import (
 )
 from cautious.policy.files import load_policy, save_policy
 from cautious.progress import Progress
+from cautious.risk import KofN, parse_levels
 from cautious.seeding import make_rng
 from cautious.solvers.kernels import plays_on_gpu
 from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE, USER, solve_bandit, solve_mdp
+from cautious.tables.frames import index_of, is_named
+from cautious.tables.observations import as_batch
+from cautious.tables.schema import action_names
 from cautious.types import Sampling
 from cautious.validation import (
     as_float_tensor,
@@ -68,7 +69,6 @@ from cautious.validation import (
     parse_count,
     parse_flag,
 )
-from cautious.worlds.mdp import TabularMDP, parse_mdp
 
 BAD_ROWS_ACTION = "bad_rows_action"
 """The entry of policy.json that holds `CautiousPolicy.fallback`."""
@@ -397,7 +397,7 @@ class CautiousPolicy:
     ) -> SolvedStates:
         """What levels do in these states; many states a block at a time, so that memory does not grow with M S A.
 
-        `executor` is what gives out the blocks (`experiments.executors`), if not this process. With `allow_undecided`, rows of
+        `executor` is what gives out the blocks (`cautious.executors`), if not this process. With `allow_undecided`, rows of
         an array whose predictions overflow are left out and marked (`SolvedStates.too_large`); otherwise an error names them.
         """
         if not (isinstance(self.belief, RewardEnsemble) and isinstance(states, (Tensor, np.ndarray))):

@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from cautious.beliefs.table_belief import TableBelief
 from cautious.errors import InvalidInputError
-from cautious.ops.risk import KofN
+from cautious.risk import KofN
 from cautious.validation import as_float_tensor, check_shape, check_size
 
 MOST_ENTRIES = 2**24

@@ -12,8 +12,8 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from cautious.errors import InvalidInputError
+from cautious.rl.random_stops import RandomStops, stop_probability
 from cautious.seeding import make_rng
-from cautious.worlds.envs.random_stops import RandomStops, stop_probability
 
 
 class VectorEnvAdapter(VecEnv):

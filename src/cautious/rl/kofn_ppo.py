@@ -20,8 +20,9 @@ from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
-from cautious.ops.risk import KofN
+from cautious.mdp.tabular import TabularMDP, parse_mdp
 from cautious.parallel import single_threaded
+from cautious.risk import KofN
 from cautious.rl.belief import MixedBelief, StepRewards
 from cautious.rl.environments import as_vec_env, stop_chance
 from cautious.rl.files import PPO_SETTINGS, SCHEDULES, load_agent, save_agent
@@ -32,7 +33,6 @@ from cautious.seeding import check_seed, derive_seed, make_rng
 from cautious.solvers.certificate import Certificate
 from cautious.solvers.solve import solve_mdp
 from cautious.validation import as_folder, as_number, as_path, parse_count, parse_flag
-from cautious.worlds.mdp import TabularMDP, parse_mdp
 
 ANNEALED_SHARE = 0.5
 """Of the steps of an annealed start, in which the level goes from n-of-n down to k-of-n."""

@@ -12,7 +12,7 @@ import math
 import numpy as np
 import torch
 
-from cautious.ops.risk import KofN, ranked_weights
+from cautious.risk import KofN, ranked_weights
 
 
 class Mixture:

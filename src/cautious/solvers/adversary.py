@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 
 from cautious.ops.linear import BatchMatrix
-from cautious.ops.risk import KofN, ranked_weights, worst_k_mean, worst_k_of
 from cautious.ops.sums import pairwise_mean
 from cautious.parallel import parallel_map
+from cautious.risk import KofN, ranked_weights, worst_k_mean, worst_k_of
 from cautious.seeding import make_rng
 from cautious.solvers.rewards import Rewards, model_blocks
 from cautious.types import Sampling

@@ -30,10 +30,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cautious.ops.risk import KofN
+from cautious.mdp.coverage import Coverage
+from cautious.risk import KofN
 from cautious.solvers.cfr import CFROptions, Game, MDPGame, Problem, minimise_regret
 from cautious.types import Sampling, Update
-from cautious.worlds.coverage import Coverage
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,6 +36,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from cautious.mdp.tabular import TabularMDP
 from cautious.ops.bellman import PolicyEvaluation, Transitions
 from cautious.ops.regret import UPDATES, instantaneous_regret, regret_matching, uniform_policy
 from cautious.progress import Progress
@@ -44,7 +45,6 @@ from cautious.solvers.kernels import plays_on_gpu
 from cautious.solvers.optimal import optimal_return_bound
 from cautious.solvers.rewards import Rewards
 from cautious.types import Sampling, Update
-from cautious.worlds.mdp import TabularMDP
 
 
 class Evaluation(NamedTuple):

@@ -19,15 +19,15 @@ import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError, SolverError
-from cautious.ops.risk import KofN
+from cautious.mdp.tabular import TabularMDP, check_fits
 from cautious.parallel import single_threaded
+from cautious.risk import KofN
 from cautious.solvers.adversary import SolveBatch
 from cautious.solvers.cfr import BanditGame, Game, MDPGame, Problem
 from cautious.solvers.optimal import optimal_policy
 from cautious.solvers.rewards import as_rewards
 from cautious.solvers.solution import Solution, Trace
 from cautious.validation import as_distribution, as_float_tensor, check_shape
-from cautious.worlds.mdp import TabularMDP, check_fits
 
 LARGEST_PROGRAM = 1_000_000
 """Most non-zero entries of a constraint matrix that is attempted: minutes, not hours."""

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from cautious.errors import SolverError
+from cautious.mdp.tabular import TabularMDP, parse_mdp
 from cautious.parallel import single_threaded
 from cautious.types import ArrayLike
 from cautious.validation import as_float_tensor, check_shape, check_size
-from cautious.worlds.mdp import TabularMDP, parse_mdp
 
 TIE_TOLERANCE = 1e-10
 """Actions tie if one step of either differs by less than this share of the reward's range; the lowest index then wins."""

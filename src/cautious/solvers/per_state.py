@@ -30,9 +30,9 @@ import torch
 from torch import Tensor
 
 from cautious.compiling import compiled
-from cautious.ops.risk import KofN
 from cautious.parallel import parallel_map
 from cautious.progress import Progress, ProgressTracker
+from cautious.risk import KofN
 
 STATES_PER_TASK = 64
 """States per task of a thread; fewer where there are many models or levels, so that an interrupt does not wait for long."""

@@ -22,16 +22,16 @@ from cautious.io.arrays import (
     save_tensors,
 )
 from cautious.io.content_names import name_in, replacing, with_stamp
-from cautious.ops.risk import KofN, parse_levels
+from cautious.mdp.files import load_mdp, save_mdp, tensors_of
+from cautious.mdp.tabular import check_fits
 from cautious.parallel import single_threaded
+from cautious.risk import KofN, parse_levels
 from cautious.solvers.adversary import SolveBatch
 from cautious.solvers.certificate import Certificate, certify, exact_mixtures
 from cautious.solvers.cfr import BanditGame, Game, MDPGame, PerStateGame, Problem, better_policy
 from cautious.solvers.rewards import DenseRewards, as_rewards
 from cautious.types import ArrayLike, Update
 from cautious.validation import as_distribution, as_folder, as_path, check_shape, parse_count
-from cautious.worlds.mdp import check_fits
-from cautious.worlds.mdp_files import load_mdp, save_mdp, tensors_of
 
 REFINEMENTS = 20
 """Exact iterations that a certificate makes where the solver tracked no exact mixtures."""

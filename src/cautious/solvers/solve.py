@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cautious.ops.risk import Levels, parse_levels
+from cautious.mdp.tabular import TabularMDP, check_fits, parse_mdp
 from cautious.parallel import single_threaded
 from cautious.progress import Progress
+from cautious.risk import Levels, parse_levels
 from cautious.seeding import check_seed
 from cautious.solvers.adversary import SolveBatch
 from cautious.solvers.cfr import BanditGame, CFROptions, Game, MDPGame, PerStateGame, Problem, minimise_regret
@@ -35,7 +36,6 @@ from cautious.validation import (
     parse_count,
     parse_flag,
 )
-from cautious.worlds.mdp import TabularMDP, check_fits, parse_mdp
 
 
 class SolverDefaults(NamedTuple):

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.networks.driving import DrivingNetwork
-from cautious.beliefs.networks.image import ImageNetwork
 from cautious.beliefs.networks.module import ModuleNetwork
 from cautious.beliefs.networks.vector import Standardizer, VectorNetwork
 from cautious.errors import BadFileError, InvalidInputError
+from cautious_paper.networks.driving import DrivingNetwork
+from cautious_paper.networks.image import ImageNetwork
 
 LARGEST = 2**24
 """Sizes in a file from this one on are rejected as damaged."""

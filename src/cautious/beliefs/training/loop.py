@@ -113,7 +113,7 @@ class Training(NamedTuple):
 
 
 class EnsembleExecutor(Protocol):
-    """What trains a whole ensemble, in this process or elsewhere (`experiments.executors`)."""
+    """What trains a whole ensemble, in this process or elsewhere (`cautious.executors`)."""
 
     def device(self, name: str) -> torch.device:
         """The device that "auto", "cpu" or "cuda" stands for, checked to exist."""
@@ -344,7 +344,7 @@ def adam_step(state: TrainState, gradient: Tensor, step: int, learning_rate: flo
     tensor differently, and where those fall depends on how many models are in it.
     """
     if state.parameters.is_cuda and triton_available():
-        from cautious.beliefs.kernels.adam import adam_step as fused_step
+        from cautious.beliefs.training.adam import adam_step as fused_step
 
         moments = state.first_moment, state.second_moment
         fused_step(

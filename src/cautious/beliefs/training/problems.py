@@ -11,18 +11,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.networks.driving import DrivingNetwork, PairInputs, backward, forward
-from cautious.beliefs.networks.image import ImageNetwork, as_images
 from cautious.beliefs.networks.module import MODELS_PER_CALL, ModuleNetwork
 from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.beliefs.training.state import MiniBatch, TrainingSettings, TrainState
 from cautious.errors import InvalidInputError
 from cautious.io.arrays import fingerprint_of
 from cautious.validation import as_float_tensor, check_finite, check_shape, check_size, triton_available
-from cautious.worlds.driving import DrivingWorld, driving_world
+from cautious_paper.networks.driving import DrivingNetwork, PairInputs, backward, forward
+from cautious_paper.networks.image import ImageNetwork, as_images
+from cautious_paper.worlds.driving import DrivingWorld, driving_world
 
 if TYPE_CHECKING:
-    from cautious.beliefs.kernels.image.step import FusedImageStep
+    from cautious_paper.kernels.image.step import FusedImageStep
 
 LARGEST = 1e18
 """Rewards to learn from are at most this far from zero: their squares are float32 numbers."""
@@ -214,7 +214,7 @@ class ImageTrainingProblem:
         """The fused kernels, where Triton is installed."""
         if not triton_available():
             return None
-        from cautious.beliefs.kernels.image.step import FusedImageStep
+        from cautious_paper.kernels.image.step import FusedImageStep
 
         bit, most, variant = self.network.help_bit, self.shard_size["cuda"], self._kernels
         return FusedImageStep(
@@ -285,7 +285,7 @@ class DrivingTrainingProblem:
         device = self._targets.device
         if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0) or not triton_available():
             return None  # the kernel multiplies bfloat16 numbers, which older GPUs cannot
-        from cautious.beliefs.kernels.driving.fused import FusedDrivingTraining
+        from cautious_paper.kernels.driving.fused import FusedDrivingTraining
 
         return FusedDrivingTraining(self._inputs, self._targets[:, 0]).train_epochs
 

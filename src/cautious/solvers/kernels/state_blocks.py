@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cautious.ops.risk import KofN
+from cautious.risk import KofN
 from cautious.solvers.kernels import FEWEST_ACTIONS, FEWEST_MODELS, padded
 
 BLOCK_BYTES = 2**30

@@ -14,8 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cautious.ops.risk import KofN
 from cautious.progress import Progress
+from cautious.risk import KofN
 from cautious.solvers.kernels import FEWEST_MODELS, padded
 from cautious.solvers.kernels.state_blocks import evaluated, padded_blocks, padded_weights, program_size
 from cautious.solvers.per_state import CHECK_AVERAGE, StateGames

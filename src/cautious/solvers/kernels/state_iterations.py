@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cautious.ops.risk import KofN
+from cautious.risk import KofN
 from cautious.solvers.adversary import WINDOWS, ModelQueue
 from cautious.solvers.cfr import CFROptions, CFRResult, History, Problem, init
 from cautious.solvers.kernels import FEWEST_MODELS, padded

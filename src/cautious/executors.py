@@ -1,0 +1,101 @@
+"""What an experiment asks of an executor, and the executor that runs everything in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from cautious.beliefs.training.loop import EnsembleExecutor, Training, train
+from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
+from cautious.errors import InvalidInputError, MissingPackageError
+from cautious.machine import hardware_name
+from cautious.policy.blocks import BlockExecutor, Piece, Result, Shared
+from cautious.progress import Progress, TitledProgress
+from cautious.validation import resolve_device
+
+EXECUTORS = ("local", "ray")
+
+
+class Executor(EnsembleExecutor, BlockExecutor, Protocol):
+    """Runs the pieces of an experiment. All executors give bitwise identical results."""
+
+    is_local: bool
+    """Whether pieces run in this process, which can write to the run's folder."""
+
+    def run_all(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
+        """The results of independent calls in this process, in order; at the same time where that keeps workers busy."""
+        ...
+
+
+class LocalExecutor:
+    """This process: one piece after another, each with all cores and its own progress bars."""
+
+    is_local = True
+
+    def device(self, name: str) -> torch.device:
+        """The named device; "auto" takes a GPU where there is one."""
+        return resolve_device(name)
+
+    def train(
+        self,
+        problem: TrainingProblem,
+        settings: TrainingSettings,
+        *,
+        device: torch.device | str,
+        checkpoint_dir: Path | None,
+        progress: Progress | None = None,
+    ) -> Training:
+        """Train in this process."""
+        started = time.perf_counter()
+        models = train(problem, settings, device=device, checkpoint_dir=checkpoint_dir, progress=progress)
+        return Training(models, time.perf_counter() - started, hardware_name(device))
+
+    def map(
+        self,
+        work: Callable[[Shared, Piece, TitledProgress | None], Result],
+        shared: Shared,
+        pieces: Sequence[Piece],
+        *,
+        device: torch.device | str,
+        title: str,
+        progress: TitledProgress | None = None,
+    ) -> Iterator[tuple[Piece, Result]]:
+        """Yield the pieces in order."""
+        for piece in pieces:
+            yield piece, work(shared, piece, progress)
+
+    def run_all(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
+        """One call after another."""
+        return [call() for call in calls]
+
+
+@contextmanager
+def open_executor(name: str = "local", address: str | None = None) -> Iterator[Executor]:
+    """The executor of that name, for the duration of the block.
+
+    Args:
+        name: "local" or "ray".
+        address: Of a Ray cluster; see `ray_executor.connected`.
+    """
+    if name not in EXECUTORS:
+        raise InvalidInputError(f"engine={name!r} is not known; choose one of {', '.join(map(repr, EXECUTORS))}.")
+    if name == "local":
+        if address is not None:
+            raise InvalidInputError(f"address={address!r} is that of a Ray cluster; it goes with --engine ray.")
+        yield LocalExecutor()
+        return
+    try:
+        import ray  # noqa: F401
+    except ImportError:
+        raise MissingPackageError(
+            "engine='ray' needs Ray, which is not installed; get it with: pip install 'cautious[ray]'"
+        ) from None
+    from cautious.ray import RayExecutor, connected
+
+    with connected(address):
+        yield RayExecutor()

@@ -1,0 +1,314 @@
+"""Which columns of a table a state is made of, and what they mean as numbers."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cautious.errors import BadFileError, InvalidInputError
+from cautious.tables.cells import (
+    EMPTY,
+    BadCell,
+    Column,
+    Table,
+    as_cell_number,
+    bad_numbers,
+    grouped,
+)
+from cautious.tables.csv import in_order
+
+if TYPE_CHECKING:
+    from cautious.beliefs.ensemble import RewardEnsemble
+
+KEPT_AS, OUTCOME_KEPT_AS, ACTIONS_KEPT_AS = "columns", "outcome", "actions"
+"""Under which names a belief's settings hold what the columns of its table are; and actions, where states have no columns."""
+MOST_CATEGORIES = 100
+"""A column with more different texts than this is a name or a note, and no feature."""
+
+
+@dataclass(frozen=True)
+class OutcomeColumns:
+    """Which columns of a log hold actions and rewards: one action per row, or one column of rewards per action."""
+
+    action: str | None = None
+    reward: str | None = None
+    rewards: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """One of the two forms, and whole."""
+        logged = self.action is not None and self.reward is not None
+        if logged == bool(self.rewards) or (self.action is None) != (self.reward is None):
+            raise InvalidInputError(
+                "a table needs either an action column and a reward column, or one reward column per action, empty where the "
+                "action was not tried; on the command line --action COLUMN --reward COLUMN, or --rewards COLUMN COLUMN ..."
+            )
+        if len(set(self.columns)) < len(self.columns):
+            raise InvalidInputError(f"{', '.join(map(repr, self.columns))}: a column is named twice.")
+
+    @classmethod
+    def of_training(cls, belief: RewardEnsemble) -> OutcomeColumns:
+        """The columns of the table that a belief was trained on."""
+        outcome = belief.settings.get(OUTCOME_KEPT_AS)
+        if not isinstance(outcome, dict):
+            raise InvalidInputError(
+                "belief: it does not record which columns of its table were actions and rewards; train it again, or pass "
+                "familiar rows that it was not trained on."
+            )
+        return cls(outcome.get("action"), outcome.get("reward"), tuple(outcome.get("rewards") or ()))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Their names."""
+        return self.rewards or (str(self.action), str(self.reward))
+
+    def bad_cells(self, table: Table) -> list[BadCell]:
+        """Cells from which nothing can be learned: rewards that are no numbers, and actions that are not named."""
+        if self.rewards:  # an empty cell is an action that was not tried
+            return [cell for name in self.rewards for cell in bad_numbers(table.read(name), name) if cell.what != EMPTY]
+        named = table.read(str(self.action)).missing
+        unnamed = [BadCell(int(row), str(self.action), EMPTY) for row in np.flatnonzero(named)]
+        return unnamed + bad_numbers(table.read(str(self.reward)), str(self.reward))
+
+    def of(self, table: Table) -> tuple[tuple[str, ...], Tensor]:
+        """The actions' names, and what each paid in each row, [S, A], NaN where it was not tried.
+
+        Rows with `bad_cells` have to be left out first.
+        """
+        if self.rewards:
+            paid = [table.read(name).numbers for name in self.rewards]
+            return self.rewards, torch.from_numpy(np.stack(paid, axis=1))
+        column, earned = table.read(str(self.action)), table.read(str(self.reward)).numbers
+        done, numbers = column.texts(), [as_cell_number(cell) for cell in column.texts()]
+        if None not in numbers:
+            done = [f"{number:.15g}" for number in numbers]  # 1, 1.0 and 01 are one action
+        names = in_order(done)
+        refuse_spellings(table, str(self.action), names)
+        if len(names) > MOST_CATEGORIES:
+            raise BadFileError(
+                f"{table.origin}: column {self.action!r} has {len(names)} different actions; at most {MOST_CATEGORIES} are "
+                "taken."
+            )
+        number = {name: place for place, name in enumerate(names)}
+        tried = torch.tensor([number[name] for name in done])
+        paid_by = torch.full((len(done), len(names)), torch.nan, dtype=torch.float64)
+        return names, paid_by.scatter(1, tried[:, None], torch.from_numpy(earned.copy())[:, None])
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A column that is part of a state."""
+
+    name: str
+    texts: tuple[str, ...] | None = None
+    """The texts it has, each of which becomes a column of 0 and 1; None for numbers."""
+    low: float = 0.0
+    high: float = 0.0
+    """The smallest and the largest number in the table of the training."""
+    fill: float | None = None
+    """Where empty cells are familiar, what stands for them (their mean), beside a column that is 1 there; or None."""
+
+    @property
+    def width(self) -> int:
+        """How many numbers of a state it is."""
+        return (1 if self.texts is None else len(self.texts)) + (self.fill is not None)
+
+    def encode(self, column: Column) -> tuple[Tensor, list[BadCell]]:
+        """Cells as numbers [S, width], and those that cannot be used.
+
+        A text that was never seen in training is none of the known ones: all its columns are 0.
+        """
+        empty = column.missing
+        if self.texts is None:
+            values = np.where(empty & (self.fill is not None), self.fill or 0.0, column.numbers)
+            parts = [torch.from_numpy(np.nan_to_num(values))[:, None]]
+            bad = bad_numbers(column, self.name, (self.low, self.high))
+        else:
+            places = torch.tensor(self._places(column))
+            parts = [torch.nn.functional.one_hot(places, len(self.texts) + 1)[:, :-1].double()]
+            empty = empty & (places == len(self.texts)).numpy()  # an old belief may know the text "NA"
+            bad = [BadCell(int(row), self.name, EMPTY) for row in np.flatnonzero(empty)]
+        if self.fill is not None:
+            parts.append(torch.from_numpy(empty.astype(np.float64))[:, None])
+            bad = [cell for cell in bad if cell.what != EMPTY]
+        return torch.cat(parts, dim=1), bad
+
+    def _places(self, column: Column) -> list[int]:
+        """The number of each cell among the known texts; one more where it is none of them."""
+        assert self.texts is not None
+        known = {text: number for number, text in enumerate(self.texts)}
+        # A frame's True is a file's "true".
+        folded = {text.casefold(): number for number, text in enumerate(self.texts)}
+        return [
+            folded.get(str(cell).casefold(), len(known))
+            if isinstance(cell, (bool, np.bool_))
+            else known.get(text, len(known))
+            for cell, text in zip(column.cells, column.texts(), strict=True)
+        ]
+
+    def remarks(self, column: Column) -> list[str]:
+        """What is new about each cell, in words; nothing where nothing is."""
+        if self.texts is not None:
+            unknown, texts = len(self.texts), column.texts()
+            return [
+                f"{self.name} {text!r} never seen" if number == unknown and not empty else ""
+                for number, text, empty in zip(self._places(column), texts, column.missing, strict=True)
+            ]
+        outside = (column.numbers < self.low) | (column.numbers > self.high)
+        return [
+            f"{self.name} {column.text(row)} outside {self.low:g} to {self.high:g}" if outside[row] else ""
+            for row in range(len(outside))
+        ]
+
+
+class Rows(NamedTuple):
+    """A table's rows as states."""
+
+    states: Tensor
+    """[S, D]; what stands in rows with bad cells means nothing."""
+    bad: list[BadCell]
+
+    @property
+    def usable(self) -> Tensor:
+        """Which rows have no bad cell, [S]."""
+        usable = torch.ones(len(self.states), dtype=torch.bool)
+        usable[[cell.row for cell in self.bad]] = False
+        return usable
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """How rows become states: learned from the table that a belief is trained on, and kept in its settings."""
+
+    features: tuple[Feature, ...]
+    actions: tuple[str, ...] = ()
+    """Their names; none where they have only numbers."""
+    others: tuple[str, ...] | None = None
+    """Columns of the training's table that are no part of a state; None where a belief does not say."""
+
+    @property
+    def width(self) -> int:
+        """How many numbers a state is, D."""
+        return sum(feature.width for feature in self.features)
+
+    def check_columns(self, table: Table, *, strict: bool) -> None:
+        """Raise unless every feature has its column; with `strict`, also for columns that the training's table had not."""
+        names = [feature.name for feature in self.features]
+        absent = [name for name in names if name not in table.header]
+        known = {*names, *(self.others or ())}
+        unknown = [] if self.others is None else [name for name in table.header if name not in known]
+        if absent:
+            one = f"no column {absent[0]!r}" if len(absent) == 1 else f"no columns {', '.join(map(repr, absent))}"
+            unused = [name for name in table.header if name not in names]
+            instead = f"; there are {', '.join(map(repr, unused))} instead" if unused else ""
+            raise InvalidInputError(
+                f"{table.origin}: {one}{instead}. A state needs {', '.join(map(repr, names))}, in any order."
+            )
+        if strict and unknown:
+            raise InvalidInputError(
+                f"{table.origin}: {', '.join(map(repr, unknown))} {'was' if len(unknown) == 1 else 'were'} not in the "
+                f"training; give the columns {', '.join(map(repr, names))} (and no others, in case a name is misspelt)."
+            )
+
+    def read(self, table: Table, *, strict: bool = False) -> Rows:
+        """Rows as states, and the cells that cannot be used."""
+        self.check_columns(table, strict=strict)
+        encoded = [feature.encode(table.read(feature.name)) for feature in self.features]
+        bad = sorted((cell for _, cells in encoded for cell in cells), key=lambda cell: cell.row)
+        return Rows(torch.cat([part for part, _ in encoded], dim=1), bad)
+
+    def states(self, table: Table, *, strict: bool = False) -> Tensor:
+        """Rows as states, [S, D]; raises, naming every cell that cannot be used, if there is one."""
+        states, bad = self.read(table, strict=strict)
+        if bad:
+            raise InvalidInputError(f"{bad_rows(bad, table)}. Fill in what is missing, or leave these rows out.")
+        return states
+
+    def remarks(self, table: Table) -> list[list[str]]:
+        """What is new about each row: texts never seen in training, and numbers outside of their range there."""
+        columns = [feature.remarks(table.read(feature.name)) for feature in self.features]
+        return [[remark for remark in row if remark] for row in zip(*columns, strict=True)]
+
+    def described(self) -> dict[str, Any]:
+        """Plain values to keep in a belief's settings, under "columns"."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, belief: RewardEnsemble) -> TableSchema:
+        """The columns that a belief was trained on."""
+        found = belief.settings.get(KEPT_AS)
+        if found is None:
+            raise InvalidInputError("belief: it was not trained on a table, so pass its states as arrays.")
+        try:
+            features = tuple(
+                Feature(
+                    _text(part["name"]),
+                    _all_text(part["texts"]),
+                    float(part["low"]),
+                    float(part["high"]),
+                    _finite(part.get("fill")),
+                )
+                for part in found["features"]
+            )
+            schema = cls(features, _all_text(found["actions"]) or (), _all_text(found.get("others")))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise BadFileError(
+                "belief: what it keeps of its table does not describe columns; the file is damaged or another program's."
+            ) from None
+        num_actions = len(schema.actions) or belief.num_actions  # they may have no names
+        if (num_actions, (schema.width,)) != (belief.num_actions, belief.state_shape):
+            raise BadFileError(
+                f"belief: its table has {schema.width} numbers per row and {num_actions} actions, its models take states "
+                f"{list(belief.state_shape)} and know {belief.num_actions} actions."
+            )
+        return schema
+
+
+def action_names(belief: Any) -> tuple[str, ...] | None:
+    """The actions' names, where a belief was trained on a table, or on rewards with names."""
+    settings = getattr(belief, "settings", None)
+    if not isinstance(settings, dict):
+        return None
+    if settings.get(KEPT_AS) is not None:
+        return belief.columns.actions or None
+    names = settings.get(ACTIONS_KEPT_AS)
+    if not isinstance(names, list) or len(names) != belief.num_actions or not all(isinstance(n, str) for n in names):
+        return None
+    return tuple(names)
+
+
+def bad_rows(bad: Sequence[BadCell], table: Table) -> str:
+    """How many rows cannot be used, and why: every problem with its rows."""
+    count = len({cell.row for cell in bad})
+    rows = f"{count:,} of {len(table):,} rows" if len(table) > 1 else "the row"
+    return f"{table.origin}: {rows} cannot be used: {'; '.join(grouped(bad, table))}"
+
+
+def refuse_spellings(table: Table, name: str, texts: Sequence[str]) -> None:
+    """Texts that differ in capitals only are the same to whoever wrote them."""
+    spellings = Counter(text.casefold() for text in texts)
+    alike = [text for text in texts if spellings[text.casefold()] > 1]
+    if alike:
+        raise BadFileError(f"{table.origin}: column {name!r} has {', '.join(map(repr, alike[:4]))}: write them alike.")
+
+
+def _finite(value: Any) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise ValueError(value)
+    return None if value is None else float(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _all_text(values: Any) -> tuple[str, ...] | None:
+    return None if values is None else tuple(_text(value) for value in values)

@@ -1,0 +1,1 @@
+"""Beliefs about the rewards of the terrains and of the wide road."""
