@@ -9,12 +9,12 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from torch import Tensor
 
 from benchmarks.deep_rules import avoiding, broil_level, measures, penalised, ranked_in_each_state, thresholds
 from cautious import KofN, KofNPPO, RewardEnsemble, optimal_policy, solve_mdp
+from cautious.risk import risk_value
 from cautious_paper.beliefs.terrains import TerrainBelief
 from cautious_paper.beliefs.wide_driving import WideDrivingBelief, fit_wide_driving_belief
 from cautious_paper.experiments.store import provenance_line
@@ -182,7 +182,7 @@ def wide_rows(folder: Path, probability: float, seeds: range, known: set[tuple[A
             agent.learn(WIDE_STEPS, callback=FallingEntropy(0.02))
             seconds = time.process_time() - started
             found = judge_wide(agent, probability, seed=1000 + seed)
-            value = agent.level.value(torch.from_numpy(agent.mixture.returns))
+            value = risk_value(agent.level, agent.mixture.returns)
             yield {
                 "level": level,
                 "seed": seed,

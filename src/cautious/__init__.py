@@ -15,6 +15,11 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "KofN": "cautious.risk",
+    "CVaR": "cautious.risk",
+    "WorstCase": "cautious.risk",
+    "Mean": "cautious.risk",
+    "MeanCVaR": "cautious.risk",
+    "RiskMeasure": "cautious.risk",
     "TabularMDP": "cautious.mdp.tabular",
     "Solution": "cautious.solvers.solution",
     "Certificate": "cautious.solvers.certificate",
@@ -52,7 +57,7 @@ if TYPE_CHECKING:
     from cautious.policy.decision import Decision
     from cautious.policy.fallback import FallbackRule
     from cautious.policy.policy import CautiousPolicy
-    from cautious.risk import KofN
+    from cautious.risk import CVaR, KofN, Mean, MeanCVaR, RiskMeasure, WorstCase
     from cautious.rl.kofn_ppo import KofNPPO
     from cautious.solvers.certificate import Certificate
     from cautious.solvers.exact import solve_exact

@@ -1,11 +1,28 @@
-"""The k-of-N risk measure: which of the sampled reward models count, and with what weight."""
+"""Levels of caution: how much each of M reward models counts, by the rank of its return.
+
+Every level is a *risk measure*, an object with two methods (`RiskMeasure`):
+
+    rank_weights(num_models) -> [M]    weight w_i of the i-th worst model; w never increases, and Σ_i w_i = 1
+    str(level)                         its name in tables, files and errors
+
+and the value of a policy with returns V_1 .. V_M is Σ_i w_i V_(i), V_(1) <= .. <= V_(M) the sorted returns. Such measures are
+called spectral. Solvers and certificates know no more about a level than that, so one's own class serves as well:
+
+    KofN(k, n)                   draw n models, average the k worst: the paper's
+    CVaR(alpha)                  mean of the worst share α of the models; k-of-M with all M models drawn is CVaR(k/M)
+    WorstCase()                  the worst model alone; the same as 1-of-M
+    Mean()                       all models alike; the same as k-of-k
+    MeanCVaR(alpha, weight)      (1 - weight) Mean + weight CVaR(α)
+"""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -15,7 +32,23 @@ from torch import Tensor
 from cautious.errors import InvalidInputError
 from cautious.ops.sums import pairwise_mean
 from cautious.types import ArrayLike
-from cautious.validation import as_float_tensor, check_finite, check_shape, parse_count, parse_flag
+from cautious.validation import as_float_tensor, as_number, check_finite, check_shape, parse_count, parse_flag
+
+WEIGHT_ROUNDING = 1e-6
+"""By how much weights of a measure of one's own may miss their rules: float32 holds seven digits."""
+
+
+@runtime_checkable
+class RiskMeasure(Protocol):
+    """A level of caution: anything with rank weights and a name."""
+
+    def rank_weights(self, num_models: int) -> ArrayLike:
+        """Weight of the i-th worst of M models, [M]: never increasing with i, of sum one."""
+        ...
+
+    def __str__(self) -> str:
+        """The level as a person writes it."""
+        ...
 
 
 @dataclass(frozen=True, order=True)
@@ -47,7 +80,9 @@ class KofN:
             return text
         match = re.fullmatch(r"\s*(\d{1,9})-of-(\d{1,9})\s*", text) if isinstance(text, str) else None
         if match is None:
-            raise InvalidInputError(f"level={text!r} is not a level; write it as 'k-of-n', for example '1-of-20'.")
+            raise InvalidInputError(
+                f"level={text!r} is not a level of the form k-of-n; write it as 'k-of-n', for example '1-of-20'."
+            )
         return cls(int(match[1]), int(match[2]))
 
     def __str__(self) -> str:
@@ -103,16 +138,244 @@ class KofN:
         return (tensor.sort(dim=-1).values * weights).sum(dim=-1)
 
 
-Levels = KofN | str | Sequence[KofN | str]
+@dataclass(frozen=True)
+class CVaR:
+    """Conditional value at risk: the mean return of the worst share α of the models.
+
+        w_i = min(1/M, max(0, α - (i-1)/M)) / α
+
+    Where α M is no whole number, the last model that counts does so in part. `KofN(k, M)` of M models is ``CVaR(k/M)``.
+
+    >>> CVaR(0.5).rank_weights(4).tolist(), str(CVaR(0.5))
+    ([0.5, 0.5, 0.0, 0.0], 'CVaR(0.5)')
+    """
+
+    alpha: float
+
+    def __post_init__(self) -> None:
+        """Check 0 < alpha <= 1."""
+        object.__setattr__(self, "alpha", _share(self.alpha, "CVaR: alpha"))
+        if self.alpha == 0:
+            raise InvalidInputError(
+                "CVaR: alpha=0 is the mean of no model; for the worst model alone write WorstCase()."
+            )
+
+    def __str__(self) -> str:
+        """The level as a person writes it."""
+        return f"CVaR({self.alpha:g})" if float(f"{self.alpha:g}") == self.alpha else f"CVaR({self.alpha!r})"
+
+    def rank_weights(self, num_models: int) -> Tensor:
+        """Weight of the i-th worst of M models, [M], float64."""
+        num_models = parse_count(num_models, "num_models")
+        counted = round(
+            self.alpha * num_models, 9
+        )  # how many models count, the last in part; 0.7 * 10 is 7.000000000000001
+        weights = (counted - torch.arange(num_models, dtype=torch.float64)).clamp(0, 1)
+        return weights / weights.sum()
+
+
+@dataclass(frozen=True)
+class WorstCase:
+    """The worst model alone: robust optimisation. `KofN(1, M)` of M models is the same.
+
+    >>> WorstCase().rank_weights(3).tolist()
+    [1.0, 0.0, 0.0]
+    """
+
+    def __str__(self) -> str:
+        """The level as a person writes it."""
+        return "WorstCase()"
+
+    def rank_weights(self, num_models: int) -> Tensor:
+        """One for the worst of M models, zero for the others, [M], float64."""
+        weights = torch.zeros(parse_count(num_models, "num_models"), dtype=torch.float64)
+        weights[0] = 1
+        return weights
+
+
+@dataclass(frozen=True)
+class Mean:
+    """All models alike: no caution. `KofN(k, k)` is the same.
+
+    >>> Mean().rank_weights(4).tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
+
+    def __str__(self) -> str:
+        """The level as a person writes it."""
+        return "Mean()"
+
+    def rank_weights(self, num_models: int) -> Tensor:
+        """1/M for each of M models, [M], float64."""
+        num_models = parse_count(num_models, "num_models")
+        return torch.full((num_models,), 1 / num_models, dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class MeanCVaR:
+    """A compromise: (1 - weight) times the mean of the models plus weight times their CVaR.
+
+    >>> str(MeanCVaR(0.1, 0.5)), MeanCVaR(0.5, 0.5).rank_weights(4).tolist()
+    ('MeanCVaR(0.1, 0.5)', [0.375, 0.375, 0.125, 0.125])
+    """
+
+    alpha: float
+    """The share of the models that CVaR averages."""
+    weight: float
+    """How much CVaR counts: 0 is `Mean`, 1 is `CVaR`."""
+
+    def __post_init__(self) -> None:
+        """Check 0 < alpha <= 1 and 0 <= weight <= 1."""
+        object.__setattr__(self, "alpha", CVaR(self.alpha).alpha)
+        object.__setattr__(self, "weight", _share(self.weight, "MeanCVaR: weight"))
+
+    def __str__(self) -> str:
+        """The level as a person writes it."""
+        return f"MeanCVaR({self.alpha!r}, {self.weight!r})"
+
+    def rank_weights(self, num_models: int) -> Tensor:
+        """Weight of the i-th worst of M models, [M], float64."""
+        return (1 - self.weight) * Mean().rank_weights(num_models) + self.weight * CVaR(self.alpha).rank_weights(
+            num_models
+        )
+
+
+def _share(value: Any, name: str) -> float:
+    number = as_number(value)
+    if not 0 <= number <= 1:
+        raise InvalidInputError(f"{name}={value!r} must lie between 0 and 1.")
+    return number
+
+
+Levels = RiskMeasure | str | Sequence[RiskMeasure | str]
 """One level, or several to be solved in one call."""
 
+_MEASURES: dict[str, tuple[type[CVaR | WorstCase | Mean | MeanCVaR], int]] = {
+    "cvar": (CVaR, 1),
+    "worstcase": (WorstCase, 0),
+    "mean": (Mean, 0),
+    "meancvar": (MeanCVaR, 2),
+}
+"""Measures by their names in small letters, each with how many numbers it takes."""
 
-def parse_levels(level: Levels) -> tuple[KofN, ...]:
+
+def parse_level(level: Any) -> RiskMeasure:
+    """The level that a text names; a risk measure passes through.
+
+    >>> parse_level("1-of-20"), parse_level("CVaR(0.1)"), parse_level("MeanCVaR(0.1, 0.5)"), parse_level("WorstCase()")
+    (KofN(k=1, n=20), CVaR(alpha=0.1), MeanCVaR(alpha=0.1, weight=0.5), WorstCase())
+
+    Raises:
+        InvalidInputError: It is neither a level's text nor an object with ``rank_weights``.
+    """
+    if not isinstance(level, str):
+        if isinstance(level, type) or not callable(getattr(level, "rank_weights", None)):
+            raise InvalidInputError(
+                f"level={level!r} is not a level; pass a text such as '1-of-20' or 'CVaR(0.1)', or an object with "
+                "rank_weights(num_models) -> [M]."
+            )
+        return level
+    match = re.fullmatch(r"\s*([A-Za-z]+)\s*(?:\(([^()]*)\))?\s*", level)
+    kind, count = _MEASURES.get(match[1].lower(), (None, 0)) if match else (None, 0)
+    if match is None or kind is None:
+        if match is None and "-of-" in level:
+            return KofN.parse(level)
+        raise InvalidInputError(
+            f"level={level!r} is not a level; write it as 'k-of-n', for example '1-of-20', or as 'CVaR(0.1)', 'WorstCase()', "
+            "'Mean()' or 'MeanCVaR(0.1, 0.5)'."
+        )
+    numbers = [_number_in(part, level) for part in (match[2] or "").split(",") if part.strip() or count]
+    if len(numbers) != count:
+        raise InvalidInputError(f"level={level!r}: {kind.__name__} takes {count} number(s), got {len(numbers)}.")
+    return kind(*numbers)
+
+
+def _number_in(part: str, level: str) -> float:
+    """The number that a part of a level's text says."""
+    try:
+        return float(part)
+    except ValueError:
+        raise InvalidInputError(f"level={level!r}: {part.strip()!r} is not a number.") from None
+
+
+def parse_levels(level: Levels) -> tuple[RiskMeasure, ...]:
     """One level or several, each checked."""
     levels = tuple(level) if isinstance(level, (list, tuple)) else (level,)
     if not levels:
         raise InvalidInputError("level=[] names no level; pass one, such as '1-of-20', or a sequence of them.")
-    return tuple(KofN.parse(one) for one in levels)
+    return tuple(parse_level(one) for one in levels)
+
+
+def weights_by_rank(level: RiskMeasure, num_models: int) -> Tensor:
+    """A level's weight of the i-th worst of M models, checked: [M], float64.
+
+    Raises:
+        InvalidInputError: The weights are not M finite numbers of sum one that never increase and are never negative, or
+            the level needs more models (`KofN` draws n different ones).
+    """
+    given = level.rank_weights(num_models)
+    if is_k_of_n(level):
+        return torch.as_tensor(given)
+    weights = as_float_tensor(given, f"rank_weights of {level}", "cpu").double()
+    check_shape(weights, "M", f"rank_weights of {level}", M=num_models)
+    check_finite(weights, f"rank_weights of {level}")
+    rules = {
+        "be negative": float(-weights.min()),
+        "increase with the rank (the worst model comes first)": float(weights.diff().max()) if num_models > 1 else 0.0,
+        f"have the sum {float(weights.sum()):.6g}; it must be 1": abs(float(weights.sum()) - 1),
+    }
+    for rule, excess in rules.items():
+        if excess > WEIGHT_ROUNDING:
+            raise InvalidInputError(f"level {level}: its rank_weights({num_models}) must not {rule}.")
+    ordered = torch.cummin(weights.clamp(min=0), dim=0).values  # what rounding left
+    return ordered / ordered.sum()
+
+
+def is_k_of_n(level: RiskMeasure) -> bool:
+    """Whether a level is the paper's draw of n models: a `KofN`, and no subclass with weights of its own."""
+    return isinstance(level, KofN) and type(level).rank_weights is KofN.rank_weights
+
+
+def as_k_of_n(level: RiskMeasure, purpose: str) -> KofN:
+    """The level as a `KofN`, for what is defined for those alone; `purpose` says what that is, and the way out."""
+    if not is_k_of_n(level):
+        raise InvalidInputError(f"level {level} ({type(level).__name__}) is not k-of-n: {purpose}.")
+    assert isinstance(level, KofN)
+    return level
+
+
+def is_mean(level: RiskMeasure, num_models: int) -> bool:
+    """Whether a level weighs all of M models alike, so that it has no caution."""
+    weights = weights_by_rank(level, num_models)
+    return bool(weights[0] == weights[-1])
+
+
+def risk_value(level: RiskMeasure, returns: ArrayLike) -> Tensor:
+    """Exact value of M returns, Σ_i w_i · (i-th smallest return): [..., M] -> [...], float64.
+
+    >>> float(risk_value(CVaR(0.5), [4.0, 1.0, 3.0, 2.0]))
+    1.5
+    """
+    tensor = as_float_tensor(returns, "returns").double()
+    check_shape(tensor, "... M", "returns")
+    check_finite(tensor, "returns")
+    return (tensor.sort(dim=-1).values * weights_by_rank(level, tensor.shape[-1]).to(tensor.device)).sum(dim=-1)
+
+
+def level_text(level: RiskMeasure) -> str:
+    """The text that a file holds of a level.
+
+    Raises:
+        InvalidInputError: `parse_level` would not make the same level of it: a class of one's own, which no file holds.
+    """
+    text = str(level)
+    with contextlib.suppress(InvalidInputError):
+        if (read := parse_level(text)) == level and type(read) is type(level):
+            return text
+    raise InvalidInputError(
+        f"level {text} is a {type(level).__name__} of your own: a file holds a level's text alone, which cannot be read back "
+        "as that. Save with one of KofN, CVaR, WorstCase, Mean, MeanCVaR, or keep the policy in memory."
+    )
 
 
 @lru_cache(maxsize=256)

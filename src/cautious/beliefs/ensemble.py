@@ -34,7 +34,7 @@ from cautious.io.arrays import (
     save_json,
     save_tensors,
 )
-from cautious.io.content_names import name_in, replacing, with_stamp
+from cautious.io.content_names import name_in, reading, replacing, with_stamp
 from cautious.parallel import parallel_map, single_threaded
 from cautious.progress import Progress, ProgressTracker
 from cautious.tables.frames import as_table, is_frame, is_named
@@ -359,6 +359,10 @@ class RewardEnsemble:
             network: The function that makes the module, where it is a user's own: a file does not hold its code.
         """
         folder = shipped_folder(folder)
+        return reading(folder, lambda: cls._read(folder, network))
+
+    @classmethod
+    def _read(cls, folder: Path, network: Network | Callable[[], torch.nn.Module] | None) -> RewardEnsemble:
         path = folder / DESCRIPTION
         described = load_json(path)
         if (

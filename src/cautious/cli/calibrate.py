@@ -65,6 +65,7 @@ class Calibrate:
         import warnings
 
         from cautious.policy.calibration import CalibrationWarning
+        from cautious.risk import KofN
 
         belief, familiar = self._familiar()
         with progress_bar("calibrating") as progress, warnings.catch_warnings(record=True) as caught:
@@ -78,7 +79,7 @@ class Calibrate:
             threshold = repr(found.threshold)  # all digits: rounded down, it would refer more states than allowed
             say(f"threshold: {threshold}   {decide} --fallback {self.fallback} --threshold {threshold}")
             return
-        if 1 < found.level.k < self.n:
+        if isinstance(found.level, KofN) and 1 < found.level.k < self.n:
             say(
                 f"less cautious than 1-of-{self.n}: more cautious levels change too many decisions on these states, or "
                 f"there are too few states to tell. If novel states matter more to you, see what 1-of-{self.n} decides."

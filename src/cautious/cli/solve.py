@@ -48,7 +48,8 @@ class Solve:
     """With --belief: the states to decide about: array "inputs" [S, ...] of a .npz or .safetensors file, a .npy file, or a
     table (.csv, .parquet) with the columns that the belief was trained on, in any order."""
     level: tuple[str, ...] = ("1-of-20",)
-    """How cautious: k-of-n averages the k worst of n sampled models. Several levels are solved in one call."""
+    """How cautious: k-of-n averages the k worst of n sampled models; or "CVaR(0.1)", "WorstCase()", "Mean()" or
+    "MeanCVaR(0.1, 0.5)". Several levels are solved in one call."""
     fallback: str | None = None
     """The safe action, if there is one: its name in the training table, or its number. It is taken in rows that cannot be
     judged; and where the models differ by more than --threshold, which decisions.csv lists as 'decided with fallback'."""

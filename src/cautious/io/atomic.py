@@ -1,4 +1,4 @@
-"""Atomic writes: a file is written whole or not at all, through errors, kills, full disks and power cuts."""
+"""Atomic writes and locked folders: a file is written whole or not at all, through errors, kills, full disks and power cuts."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cautious.errors import CautiousError, WriteError
+from cautious.errors import CautiousError, FolderInUseError, WriteError
 
 try:
     import fcntl
-except ModuleNotFoundError:  # not a POSIX system: what a killed process leaves behind is not cleared away
+except ModuleNotFoundError:  # not a POSIX system: no locks, and what a killed process leaves behind is not cleared away
     fcntl = None  # type: ignore[assignment]
 
 SUFFIX = ".part"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
+LONGEST_SAVE = 600.0
+"""Seconds that a writer waits for another one to finish its save."""
 
 
 def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
@@ -107,6 +110,39 @@ def clear_abandoned(folder: Path, prefix: str = ".") -> None:
 
 
 @contextlib.contextmanager
+def folder_lock(folder: Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold a folder for one save, or `shared` with other readers; waits for those who hold it otherwise.
+
+    Where a folder does not exist or cannot be locked (some network file systems, systems that are not POSIX), there is no lock.
+
+    Raises:
+        FolderInUseError: It was held for longer than `LONGEST_SAVE`.
+    """
+    handle = None
+    try:
+        with contextlib.suppress(OSError):
+            handle = os.open(folder, os.O_RDONLY)
+        if handle is not None:
+            _wait_for(handle, folder, shared)
+        yield
+    finally:
+        if handle is not None:
+            _release(handle)
+
+
+def _wait_for(handle: int, folder: Path, shared: bool) -> None:
+    give_up, pause = time.monotonic() + LONGEST_SAVE, 0.001
+    while _locked(handle, shared) is False:
+        if time.monotonic() > give_up:
+            raise FolderInUseError(
+                f"{folder}: another process has been saving in this folder for {LONGEST_SAVE:.0f} seconds; end it, or choose "
+                "another folder."
+            )
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
+
+
+@contextlib.contextmanager
 def _claim(folder: Path) -> Iterator[bool | None]:
     """Lock a folder: whether it is ours now, or None where folders cannot be locked.
 
@@ -119,16 +155,25 @@ def _claim(folder: Path) -> Iterator[bool | None]:
         yield None if handle is None else _locked(handle)
     finally:
         if handle is not None:
-            os.close(handle)
+            _release(handle)
 
 
-def _locked(handle: int) -> bool | None:
+def _locked(handle: int, shared: bool = False) -> bool | None:
+    """Whether the lock was free and is ours now; None where there are no locks."""
     if fcntl is None:
         return None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
         return None
     return True
+
+
+def _release(handle: int) -> None:
+    """Unlock and close; a process forked meanwhile has the handle too, and would keep the lock."""
+    if fcntl is not None:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)
+    os.close(handle)

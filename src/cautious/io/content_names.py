@@ -1,7 +1,9 @@
-"""Content-addressed file names, so that saving over an earlier save never touches the files that it needs.
+"""Folders of several files: saved by one process at a time, and read as one save.
 
-New files lie beside the old ones until the JSON file that names them is written, which makes them the current ones; only then
-are the old ones removed. A kill between any two steps leaves one of the two saves complete.
+New files have names with a stamp of their content, and lie beside the old ones until the JSON file that names them is written.
+That write makes them the current files; only then are the old ones removed. A kill between any two steps leaves one of the two
+saves complete. Writers lock the folder (`replacing`), so that one follows the other. A reader that misses a file reads again
+while no writer is at work (`reading`).
 """
 
 from __future__ import annotations
@@ -9,12 +11,15 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from cautious.errors import CautiousError
+from cautious.errors import BadFileError, CautiousError, MissingFileError
 from cautious.io.arrays import FILES, load_json
+from cautious.io.atomic import folder_lock, translate_os_errors
+
+Content = TypeVar("Content")
 
 
 def with_stamp(name: str, stamp: str) -> str:
@@ -34,16 +39,39 @@ def name_in(described: Any, name: str) -> str:
 
 @contextlib.contextmanager
 def replacing(description: Path, *names: str) -> Iterator[None]:
-    """Remove, however a save ends, all files of these plain names that `description` does not name in the end."""
-    try:
-        yield
-    finally:
-        with contextlib.suppress(CautiousError, OSError):  # what is left over does no harm, and the next save clears it
-            kept = {file.split("/")[0] for file in _file_names(load_json(description)) or names}
-            patterns = [_pattern(name.split("/")[0]) for name in names]
-            for path in description.parent.iterdir():
-                if path.name not in kept and any(pattern.fullmatch(path.name) for pattern in patterns):
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    """Lock the folder of `description` for a save, and remove what the save replaces.
+
+    However the save ends, all files of these plain names go that `description` does not name in the end. Another process that
+    saves into the same folder waits until the first has finished; what is saved last stays.
+
+    Raises:
+        FolderInUseError: Another process has been saving there for longer than `io.atomic.LONGEST_SAVE`.
+    """
+    folder = description.parent
+    with translate_os_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with folder_lock(folder):
+        try:
+            yield
+        finally:
+            with contextlib.suppress(CautiousError, OSError):  # what is left does no harm, and the next save clears it
+                kept = {file.split("/")[0] for file in _file_names(load_json(description)) or names}
+                patterns = [_pattern(name.split("/")[0]) for name in names]
+                for path in folder.iterdir():
+                    if path.name not in kept and any(pattern.fullmatch(path.name) for pattern in patterns):
+                        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def reading(folder: Path, read: Callable[[], Content]) -> Content:
+    """What `read()` returns of a folder's files: all of one save, while others may be saving there.
+
+    A writer removes the files of the save before its own, perhaps between two reads. So where a file is missing, or does not
+    belong to the others, `read` is called again while writers wait; what it then raises is true of the files.
+    """
+    with contextlib.suppress(BadFileError, MissingFileError):
+        return read()
+    with folder_lock(folder, shared=True):
+        return read()
 
 
 def _file_names(described: Any) -> list[str]:

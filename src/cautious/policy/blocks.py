@@ -17,7 +17,7 @@ from cautious.ops.sums import pairwise_sum
 from cautious.parallel import parallel_map
 from cautious.policy.bad_rows import overflowing
 from cautious.progress import Progress, ProgressTracker, TitledProgress
-from cautious.risk import KofN
+from cautious.risk import RiskMeasure, weights_by_rank
 
 if TYPE_CHECKING:
     from cautious.policy.policy import CautiousPolicy
@@ -104,7 +104,7 @@ class BlockExecutor(Protocol):
 def solve_in_blocks(
     policy: CautiousPolicy,
     states: Any,
-    levels: Sequence[KofN],
+    levels: Sequence[RiskMeasure],
     progress: Progress | None = None,
     executor: BlockExecutor | None = None,
 ) -> SolvedStates:
@@ -140,7 +140,7 @@ def solve_in_blocks(
 
 
 def solve_block(
-    policy: CautiousPolicy, states: Any, levels: Sequence[KofN], progress: Progress | None = None
+    policy: CautiousPolicy, states: Any, levels: Sequence[RiskMeasure], progress: Progress | None = None
 ) -> SolvedStates:
     """Solve some states: predict, play, measure. Those whose predictions overflow are left out and marked."""
     rewards = policy.belief.rewards(states)
@@ -152,7 +152,7 @@ def solve_block(
 
 def with_values(
     rewards: Tensor,
-    levels: Sequence[KofN],
+    levels: Sequence[RiskMeasure],
     policies: Tensor,
     ordinary: Tensor,
     gaps: Tensor,
@@ -161,13 +161,13 @@ def with_values(
 ) -> SolvedStates:
     """What `CautiousPolicy.solve_states` returned for rewards [M, S, A], with the policies' values.
 
-    Values as of `KofN.value`, but summed in an order that no batch changes.
+    Values as of `risk.risk_value`, but summed in an order that no batch changes.
     """
     models = rewards.cpu().double()
     values = []
     for level, own in zip(levels, policies, strict=True):
         returns = pairwise_sum(models * own, dim=-1).T.sort(dim=-1).values.T  # [M, S], each state's from the worst on
-        values.append(pairwise_sum(returns * level.rank_weights(len(models))[:, None]))
+        values.append(pairwise_sum(returns * weights_by_rank(level, len(models))[:, None]))
     return SolvedStates(policies, ordinary, gaps, torch.stack(values), spread, too_large)
 
 
@@ -177,7 +177,11 @@ class _Piece(NamedTuple):
 
 
 def _solve_elsewhere(
-    policy: CautiousPolicy, states: Any, levels: Sequence[KofN], progress: Progress | None, executor: BlockExecutor
+    policy: CautiousPolicy,
+    states: Any,
+    levels: Sequence[RiskMeasure],
+    progress: Progress | None,
+    executor: BlockExecutor,
 ) -> SolvedStates:
     count = len(states)
     firsts = range(0, count, ROWS_PER_PIECE)
@@ -197,7 +201,7 @@ def _solve_elsewhere(
 
 
 def _solve_piece(
-    shared: tuple[CautiousPolicy, tuple[KofN, ...]], piece: _Piece, progress: TitledProgress | None
+    shared: tuple[CautiousPolicy, tuple[RiskMeasure, ...]], piece: _Piece, progress: TitledProgress | None
 ) -> SolvedStates:
     """On a worker: the piece in blocks, as at home."""
     return solve_in_blocks(shared[0], piece.states, shared[1])

@@ -31,7 +31,7 @@ from cautious.policy.decision import departs, spread_of
 from cautious.policy.fallback import FallbackRule
 from cautious.policy.policy import CautiousPolicy
 from cautious.progress import Progress, as_progress
-from cautious.risk import KofN
+from cautious.risk import KofN, RiskMeasure, as_k_of_n
 from cautious.seeding import make_rng
 from cautious.tables.frames import is_named
 from cautious.tables.training_data import reward_columns, same_rows
@@ -65,7 +65,7 @@ class Guarantee(StrEnum):
 class Calibration:
     """The level to use (of a rule, the threshold), and what is known about it."""
 
-    level: KofN
+    level: RiskMeasure
     """Of a `FallbackRule`, the level of its policy, which stays."""
     rate: float
     """The share of the familiar states given in which it departs from ordinary behaviour; with
@@ -145,8 +145,11 @@ def calibrate(
             raise InvalidInputError(f"measure={measure!r}: a FallbackRule has decisions only; leave it out.")
         scores = on_fresh_states(partial(_scores, checked), checked.policy, familiar_states, rewards, folds, report)
         return _calibrated_rule(checked, scores, at_most, confidence, promise)
+    level = as_k_of_n(
+        checked.level, "calibrate tries the levels from n-of-n to 1-of-n; give the policy one such as 1-of-20"
+    )
     losses = on_fresh_states(partial(_losses, kind), checked, familiar_states, rewards, folds, report)
-    return _calibrated_level(checked.level.n, losses, at_most, confidence, kind, promise)
+    return _calibrated_level(level.n, losses, at_most, confidence, kind, promise)
 
 
 def _as_policy(policy: Any) -> CautiousPolicy | FallbackRule:
@@ -185,7 +188,8 @@ def _by_name(policy: CautiousPolicy | FallbackRule, states: Any, rewards: Any) -
 
 def _losses(measure: Measure, policy: CautiousPolicy, states: Any, progress: Progress | None) -> Tensor:
     """How far each level from n-of-n to 1-of-n departs in each state, [L, B], in [0, 1]."""
-    levels = [KofN(k, policy.level.n) for k in range(policy.level.n, 0, -1)]
+    n = as_k_of_n(policy.level, "calibrate tries the levels from n-of-n to 1-of-n").n
+    levels = [KofN(k, n) for k in range(n, 0, -1)]
     if measure == Measure.TOTAL_VARIATION:
         return policy.caution_at(levels, states, progress)
     policies, ordinary = policy.policies_at(levels, states, progress)

@@ -17,7 +17,7 @@ from torch import Tensor
 from cautious.errors import MissingPackageError
 from cautious.mdp.tabular import TabularMDP
 from cautious.ops.disagreement import model_spread
-from cautious.risk import KofN
+from cautious.risk import RiskMeasure, is_mean
 from cautious.solvers.optimal import optimal_actions, optimal_policy, optimal_under_all
 from cautious.solvers.rewards import BLOCK_BYTES, as_rewards, mean_reward, model_blocks
 
@@ -142,7 +142,7 @@ def ordinary_policy(rewards: Any) -> Tensor:
 
 
 def with_baseline(
-    solved: Tensor, levels: Sequence[KofN], rewards: Any, mdp: TabularMDP | None
+    solved: Tensor, levels: Sequence[RiskMeasure], rewards: Any, mdp: TabularMDP | None
 ) -> tuple[Tensor, Tensor]:
     """What levels do, and what one would ordinarily do: [L, S, A] as solved -> twice [L, S, A].
 
@@ -150,14 +150,15 @@ def with_baseline(
     n-of-n, the mean of all models drawn. A solver comes close to it in finitely many iterations, and the rest would show as
     caution.
     """
-    is_mean = torch.tensor([level.k == level.n for level in levels])[:, None, None]
+    num_models = as_rewards(rewards).num_models
+    ordinarily = torch.tensor([is_mean(level, num_models) for level in levels])[:, None, None]
     if mdp is None:
         ordinary = ordinary_policy(rewards)
-        policies = torch.where(is_mean | ~has_disagreement(rewards, ordinary)[:, None], ordinary, solved.cpu())
+        policies = torch.where(ordinarily | ~has_disagreement(rewards, ordinary)[:, None], ordinary, solved.cpu())
         return policies, ordinary.expand_as(policies)
     mean = mean_reward(rewards).cpu()
     ordinary, action_values, _ = optimal_policy(mdp, mean)
-    policies = torch.where(is_mean | all_models_agree(rewards, ordinary, mdp)[:, None], ordinary, solved.cpu())
+    policies = torch.where(ordinarily | all_models_agree(rewards, ordinary, mdp)[:, None], ordinary, solved.cpu())
     return policies, nearest_ordinary(policies, ordinary, optimal_actions(mdp, mean, action_values))
 
 

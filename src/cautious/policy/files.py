@@ -23,7 +23,7 @@ from cautious.io.arrays import (
     save_json,
     save_tensors,
 )
-from cautious.io.content_names import name_in, replacing, with_stamp
+from cautious.io.content_names import name_in, reading, replacing, with_stamp
 from cautious.mdp.files import load_mdp, save_mdp, tensors_of
 from cautious.mdp.tabular import TabularMDP
 
@@ -66,6 +66,10 @@ def _stamp(belief: RewardEnsemble) -> str:
 
 def load_policy(folder: Path, network: Any) -> tuple[dict[str, Any], RewardEnsemble | Tensor, TabularMDP | None]:
     """Settings, belief and MDP; `network` as in `RewardEnsemble.load`."""
+    return reading(folder, lambda: _read_policy(folder, network))
+
+
+def _read_policy(folder: Path, network: Any) -> tuple[dict[str, Any], RewardEnsemble | Tensor, TabularMDP | None]:
     path = folder / DESCRIPTION
     description = load_json(path)
     kind = description.get("belief") if isinstance(description, dict) else None

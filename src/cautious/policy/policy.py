@@ -50,7 +50,7 @@ from cautious.policy.decision import (
 )
 from cautious.policy.files import load_policy, save_policy
 from cautious.progress import Progress
-from cautious.risk import KofN, parse_levels
+from cautious.risk import RiskMeasure, is_mean, level_text, parse_level, parse_levels, weights_by_rank
 from cautious.seeding import make_rng
 from cautious.solvers.kernels import plays_on_gpu
 from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE, USER, solve_bandit, solve_mdp
@@ -101,7 +101,7 @@ class CautiousPolicy:
     def __init__(
         self,
         belief: Belief | Tensor | np.ndarray,
-        level: KofN | str = "1-of-20",
+        level: RiskMeasure | str = "1-of-20",
         *,
         mdp: TabularMDP | None = None,
         num_iterations: int | None = None,
@@ -116,7 +116,7 @@ class CautiousPolicy:
         Args:
             belief: A `RewardEnsemble`, an array [M, S, A], or anything with ``rewards(states) -> [M, B, A]``. With `mdp`, an
                 array [M, S, A].
-            level: How cautious: a `KofN` or ``"k-of-n"``.
+            level: How cautious: a risk measure (`cautious.risk`) or its text, such as ``"1-of-20"`` or ``"CVaR(0.1)"``.
             mdp: The world, where actions move it.
             num_iterations: T of the solver. If not given, 200 in an MDP or with queue sampling, and otherwise as many as each
                 state's game needs to be certified to `tolerance`, 300 at most.
@@ -135,7 +135,7 @@ class CautiousPolicy:
         if isinstance(belief, (str, Path)):
             raise InvalidInputError(f"belief={str(belief)!r} is a name; pass what RewardEnsemble.load returns for it.")
         self.belief: Any = belief if callable(getattr(belief, "rewards", None)) else TableBelief(belief)
-        self.level = KofN.parse(level)
+        self.level = parse_level(level)
         self.mdp = None if mdp is None else parse_mdp(mdp)
         self._num_iterations = None if num_iterations is None else parse_count(num_iterations, "num_iterations")
         if not 0 <= as_number(tolerance) < 1:
@@ -148,7 +148,7 @@ class CautiousPolicy:
         self._seed = int(seed)
         num_models = getattr(self.belief, "num_models", None)
         if num_models is not None:
-            self.level.check_num_models(num_models)
+            weights_by_rank(self.level, num_models)  # raises for a level that these models cannot serve
         self.fallback = None if fallback is None else parse_action(fallback, action_names(self.belief), "fallback")
         check_action(self.fallback, getattr(self.belief, "num_actions", None), "fallback")
         self._mdp_policies = None if mdp is None else self._solve_mdp(mdp, [self.level], None)
@@ -243,7 +243,7 @@ class CautiousPolicy:
         return torch.empty(self.belief.num_models, 0, self.belief.num_actions, device=parameters.device)
 
     def solve_states(
-        self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None = None
+        self, rewards: Tensor, levels: Sequence[RiskMeasure], progress: Progress | None = None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """What levels do where the models say `rewards` [M, B, A].
 
@@ -254,7 +254,7 @@ class CautiousPolicy:
             Policies [L, B, A], the ordinary one [B, A], gaps [L, B], and how far the models differ [B] (`spread_of`).
         """
         for level in levels:
-            level.check_num_models(len(rewards))
+            weights_by_rank(level, len(rewards))
         if not rewards.shape[1]:  # no state that can be judged
             nothing, none = torch.zeros(0, rewards.shape[2], dtype=torch.float64), torch.zeros(0, dtype=torch.float64)
             return nothing.expand(len(levels), -1, -1), nothing, none.expand(len(levels), -1), none
@@ -262,7 +262,7 @@ class CautiousPolicy:
         is_compiled = self._sampling is Sampling.EXACT and not plays_on_gpu(
             rewards.device, len(rewards), rewards.shape[2]
         )
-        if not is_compiled or all(level.k == level.n for level in levels):
+        if not is_compiled or all(is_mean(level, len(rewards)) for level in levels):
             return self._solve_in_tensors(rewards, levels, progress)
         from cautious.solvers.per_state import decide_states  # loads the compiler
 
@@ -271,14 +271,14 @@ class CautiousPolicy:
 
     @single_threaded
     def _solve_in_tensors(
-        self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None
+        self, rewards: Tensor, levels: Sequence[RiskMeasure], progress: Progress | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """As `solve_states`, by operations on tensors."""
         # Begin with the ordinary policy everywhere, then replace it where a game is played.
         ordinary = ordinary_policy(rewards)
         policies, gaps = ordinary.repeat(len(levels), 1, 1), torch.zeros(len(levels), len(ordinary)).double()
         states = has_disagreement(rewards, ordinary).nonzero().flatten()
-        cautious = [number for number, level in enumerate(levels) if level.k < level.n]
+        cautious = [number for number, level in enumerate(levels) if not is_mean(level, len(rewards))]
         if cautious and len(states):
             games = self._solve_games(
                 rewards[:, states.to(rewards.device)], [levels[number] for number in cautious], progress
@@ -289,7 +289,9 @@ class CautiousPolicy:
             progress(1, 1)
         return policies, ordinary, gaps, spread_of(rewards)
 
-    def _solve_games(self, rewards: Tensor, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
+    def _solve_games(
+        self, rewards: Tensor, levels: Sequence[RiskMeasure], progress: Progress | None
+    ) -> tuple[Tensor, Tensor]:
         """The best policies of the games of some states [M, b, A]: [L, b, A], and their gaps [L, b]."""
         if self._sampling is Sampling.EXACT:  # on a GPU: elsewhere `solve_states` has decided already
             from cautious.solvers.kernels.state_games import play_states_on_gpu  # needs Triton
@@ -312,7 +314,9 @@ class CautiousPolicy:
         best = solution.best_policy
         return best.cpu(), solution.certificate(best).gap.cpu()
 
-    def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[KofN], progress: Progress | None) -> tuple[Tensor, Tensor]:
+    def _solve_mdp(
+        self, mdp: TabularMDP, levels: Sequence[RiskMeasure], progress: Progress | None
+    ) -> tuple[Tensor, Tensor]:
         """Policies of levels in all states of an MDP, and the ordinary one beside each, twice [L, S, A]."""
         if not isinstance(self.belief, TableBelief):
             raise InvalidInputError(
@@ -368,13 +372,13 @@ class CautiousPolicy:
         return np.minimum((probabilities.cumsum(axis=1) <= uniform).sum(axis=1), probabilities.shape[1] - 1)
 
     @single_threaded
-    def caution_at(self, levels: Sequence[KofN], states: Any, progress: Progress | None = None) -> Tensor:
+    def caution_at(self, levels: Sequence[RiskMeasure], states: Any, progress: Progress | None = None) -> Tensor:
         """Caution that other levels would show in these states, [L, B], all solved in one call."""
         return total_variation(*self.policies_at(levels, states, progress))
 
     @single_threaded
     def policies_at(
-        self, levels: Sequence[KofN], states: Any, progress: Progress | None = None
+        self, levels: Sequence[RiskMeasure], states: Any, progress: Progress | None = None
     ) -> tuple[Tensor, Tensor]:
         """What other levels would do in these states, and the ordinary policy beside each, twice [L, B, A]; in one call."""
         levels = parse_levels(levels)
@@ -389,7 +393,7 @@ class CautiousPolicy:
     def solve_rows(
         self,
         states: Any,
-        levels: Sequence[KofN],
+        levels: Sequence[RiskMeasure],
         progress: Progress | None = None,
         executor: BlockExecutor | None = None,
         *,
@@ -432,7 +436,7 @@ class CautiousPolicy:
         """The settings that a file holds."""
         familiar = {} if self._own_familiar is None else {"familiar": self._own_familiar.describe()}
         return {
-            "level": str(self.level),
+            "level": level_text(self.level),
             "num_iterations": self._num_iterations,
             "sampling": str(self._sampling),
             "seed": self._seed,

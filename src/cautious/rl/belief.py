@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from cautious.beliefs.table_belief import TableBelief
 from cautious.errors import InvalidInputError
-from cautious.risk import KofN
+from cautious.risk import RiskMeasure, weights_by_rank
 from cautious.validation import as_float_tensor, check_shape, check_size
 
 MOST_ENTRIES = 2**24
@@ -30,12 +30,12 @@ class StepRewards:
     normalisation by Stable-Baselines3. An array [M, S, A] is a belief about S numbered states.
     """
 
-    def __init__(self, belief: Any, level: KofN, action_space: spaces.Space[Any], start: Any) -> None:
+    def __init__(self, belief: Any, level: RiskMeasure, action_space: spaces.Space[Any], start: Any) -> None:
         """Check a belief against an environment.
 
         Args:
             belief: As above.
-            level: Its n models are drawn from the belief's M.
+            level: It must be one that the belief's M models can serve.
             action_space: Of the environment.
             start: Observations [B, ...], about which the belief is asked once.
         """
@@ -60,7 +60,7 @@ class StepRewards:
             self.num_models = len(self._of_steps(start, actions, start))
         else:
             self.num_models = len(self.of_actions(start))
-        level.check_num_models(self.num_models)
+        weights_by_rank(level, self.num_models)
 
     def of_actions(self, observations: Any) -> torch.Tensor:
         """Rewards of every action, [M, B, A]."""

@@ -19,7 +19,8 @@ from cautious.io.arrays import (
     save_json,
     save_tensors,
 )
-from cautious.io.content_names import name_in, replacing, with_stamp
+from cautious.io.content_names import name_in, reading, replacing, with_stamp
+from cautious.risk import level_text
 
 if TYPE_CHECKING:
     from cautious.rl.kofn_ppo import KofNPPO
@@ -46,7 +47,7 @@ def save_agent(folder: Path, agent: KofNPPO) -> None:
     described = {
         "format": FORMAT,
         "kind": "KofNPPO",
-        "level": str(agent.level),
+        "level": level_text(agent.level),
         "policy": alias,
         "policy_kwargs": plain,
         "not_stored": sorted(set(agent.policy_kwargs) - set(plain)),
@@ -66,7 +67,7 @@ def save_agent(folder: Path, agent: KofNPPO) -> None:
 def load_agent(kind: type[KofNPPO], folder: Path, env: Any, belief: Any, given: dict[str, Any]) -> KofNPPO:
     """An agent with the settings and weights of a folder; `given` are settings that replace those of the file."""
     path = folder / DESCRIPTION
-    described = load_json(path)
+    described, tensors = reading(folder, lambda: _read(folder))
     parts = ("settings", "policy_kwargs")
     if (
         not isinstance(described, dict)
@@ -94,9 +95,14 @@ def load_agent(kind: type[KofNPPO], folder: Path, env: Any, belief: Any, given: 
             f"{path}: learned with observations and actions {described.get('spaces')}; this environment has "
             f"{[str(agent.observation_space), str(agent.action_space)]}."
         )
-    name = name_in(described, WEIGHTS)
-    _restore(agent, load_tensors(folder / name, recorded_checksum(described, name)), described, folder / name)
+    _restore(agent, tensors, described, folder / name_in(described, WEIGHTS))
     return agent
+
+
+def _read(folder: Path) -> tuple[Any, dict[str, Tensor]]:
+    described = load_json(folder / DESCRIPTION)
+    name = name_in(described, WEIGHTS)
+    return described, load_tensors(folder / name, recorded_checksum(described, name))
 
 
 def _tensors_of(agent: KofNPPO) -> dict[str, Tensor]:

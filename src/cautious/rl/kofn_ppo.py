@@ -22,11 +22,11 @@ from torch import Tensor
 from cautious.errors import InvalidInputError
 from cautious.mdp.tabular import TabularMDP, parse_mdp
 from cautious.parallel import single_threaded
-from cautious.risk import KofN
+from cautious.risk import KofN, RiskMeasure, is_k_of_n, parse_level, risk_value
 from cautious.rl.belief import MixedBelief, StepRewards
 from cautious.rl.environments import as_vec_env, stop_chance
 from cautious.rl.files import PPO_SETTINGS, SCHEDULES, load_agent, save_agent
-from cautious.rl.mixture import Mixture
+from cautious.rl.mixture import Blended, Mixture
 from cautious.rl.recorder import Recorder, Steps
 from cautious.rl.value import Episodes, GapFound, Returns, Value, bound_returns, default_horizon, run_episodes
 from cautious.seeding import check_seed, derive_seed, make_rng
@@ -56,7 +56,7 @@ class KofNPPO(PPO):
         policy: Any,
         env: Any,
         belief: Any,
-        level: KofN | str = "1-of-20",
+        level: RiskMeasure | str = "1-of-20",
         *,
         smoothing: float = 0.2,
         num_starts: int = 1,
@@ -72,7 +72,7 @@ class KofNPPO(PPO):
                 `AutoresetMode.DISABLED`), or a Stable-Baselines3 `VecEnv`.
             belief: Anything with ``rewards(observations) -> [M, B, A]`` or ``step_rewards(observations, actions,
                 next_observations) -> [M, B]`` (`rl.belief.StepRewards`), or an array [M, S, A] over numbered states.
-            level: The level of caution, such as "1-of-20".
+            level: The level of caution, such as "1-of-20" or "CVaR(0.1)": any risk measure (`cautious.risk`).
             smoothing: Share of the newest ranking in the weights, in (0, 1]; the rest are the weights so far.
             num_starts: How many times `learn` begins: once from the present weights, then by turns from fresh weights with
                 the level annealed from n-of-n, and from fresh weights. They share the steps evenly, and the best is kept.
@@ -83,7 +83,7 @@ class KofNPPO(PPO):
             **ppo: As PPO takes them (gamma, n_steps, learning_rate, seed, ...). `ent_coef` may be a function of the remaining
                 progress too, as `learning_rate` may: exploration that ends keeps PPO from settling too early.
         """
-        self.level = KofN.parse(level)
+        self.level = parse_level(level)
         self.smoothing = _share(smoothing, "smoothing")
         self.num_starts = parse_count(num_starts, "num_starts")
         self.random_stops = parse_flag(random_stops, "random_stops")
@@ -160,11 +160,13 @@ class KofNPPO(PPO):
         # What the discount makes of a step, and what random stops already did: with gamma 0, they end every episode at once.
         going_on = 1 - self._stop_chance
         visits = (self.gamma / going_on) ** steps.ages if going_on > 0 else np.ones(len(steps.ages))
-        self.mixture.update(rewards, visits, self._present_level())
+        level = self._present_level()
+        self.mixture.update(rewards, visits, level)
         paid = self.mixture.pay(rewards)
-        self.logger.record("cautious/k_of_n_return", float(self.level.value(self.mixture.returns)))
+        self.logger.record("cautious/k_of_n_return", float(risk_value(self.level, self.mixture.returns)))
         self.logger.record("cautious/mean_return", float(self.mixture.returns.mean()))
-        self.logger.record("cautious/level_k", self._present_level().k)
+        if isinstance(level, KofN):
+            self.logger.record("cautious/level_k", level.k)
         return self._factor() * paid
 
     def _factor(self) -> float:
@@ -177,11 +179,13 @@ class KofNPPO(PPO):
             self.ent_coef = float(self.entropy_schedule(self._current_progress_remaining))
         super().train()
 
-    def _present_level(self) -> KofN:
-        """The level now: in an annealed start k comes down from n, by equal factors."""
+    def _present_level(self) -> RiskMeasure:
+        """The level now. In an annealed start k comes down from n, by equal factors; other levels come in from the mean."""
         done = 1 - self._current_progress_remaining
         if not self._annealing or done >= ANNEALED_SHARE:
             return self.level
+        if not (isinstance(self.level, KofN) and is_k_of_n(self.level)):
+            return Blended(self.level, done / ANNEALED_SHARE)
         k, n = self.level.k, self.level.n
         return KofN(max(k, round(n * (k / n) ** (done / ANNEALED_SHARE))), n)
 
@@ -291,7 +295,7 @@ class KofNPPO(PPO):
             reward_range=reward_range,
             seed=seed,
         )
-        return Value(*(float(self.level.value(side)) for side in returns[:3]))
+        return Value(*(float(risk_value(self.level, side)) for side in returns[:3]))
 
     def returns(
         self,

@@ -8,11 +8,29 @@ exponential average of them: a point of the risk envelope, as every average of r
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from cautious.risk import KofN, ranked_weights
+from cautious.risk import RiskMeasure, ranked_weights, weights_by_rank
+
+
+@dataclass(frozen=True)
+class Blended:
+    """A level that has come in so far, by rank weights (1 - share) / M + share w."""
+
+    level: RiskMeasure
+    share: float
+
+    def __str__(self) -> str:
+        """The level, and how far it has come in."""
+        return f"{self.share:.0%} of {self.level}"
+
+    def rank_weights(self, num_models: int) -> Tensor:
+        """Weight of the i-th worst of M models, [M]."""
+        return (1 - self.share) / num_models + self.share * weights_by_rank(self.level, num_models)
 
 
 class Mixture:
@@ -38,7 +56,7 @@ class Mixture:
         """Normalised returns of the models, from recent rollouts, [M]."""
         return self._sums / max(self._visits, 1e-300)
 
-    def update(self, rewards: np.ndarray, visits: np.ndarray, level: KofN) -> None:
+    def update(self, rewards: np.ndarray, visits: np.ndarray, level: RiskMeasure) -> None:
         """Rank the models by their returns in a rollout.
 
         Args:
@@ -50,7 +68,7 @@ class Mixture:
         keep = 1 - self.smoothing if self.num_updates else 0.0
         self._sums = keep * self._sums + rewards @ visits
         self._visits = keep * self._visits + float(visits.sum())
-        by_rank = level.rank_weights(len(rewards))
+        by_rank = weights_by_rank(level, len(rewards))
         ranked = ranked_weights(torch.from_numpy(self._sums), by_rank).numpy()
         share = self.smoothing if self.num_updates else 1.0
         self.weights = (1 - share) * self.weights + share * ranked

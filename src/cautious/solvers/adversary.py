@@ -4,7 +4,8 @@
     r̄(s,a) = Σ_m w_m r_m(s,a)          mixture; the weight w_m depends on the rank of V_m alone  (line 8)
 
 Two ways to weigh. The paper's queue draws N models and gives 1/k to the k worst of them (line 6). Exact weights rank all M
-models and give each the weight that it has on average over all draws of N (`KofN.rank_weights`): no sampling noise.
+models and give each the weight that it has on average over all draws of N (`rank_weights`): no sampling noise.
+The queue is defined for `KofN` alone, exact weights for every risk measure (`cautious.risk`).
 
 Two ways to rank. `JointAdversary` ranks the models by the value of the whole policy (all-states regime, MDPs).
 `PerStateAdversary` ranks them in each state anew, by that state's value alone (single-state regime). Both have the same
@@ -24,7 +25,15 @@ from torch import Tensor
 from cautious.ops.linear import BatchMatrix
 from cautious.ops.sums import pairwise_mean
 from cautious.parallel import parallel_map
-from cautious.risk import KofN, ranked_weights, worst_k_mean, worst_k_of
+from cautious.risk import (
+    KofN,
+    RiskMeasure,
+    as_k_of_n,
+    ranked_weights,
+    weights_by_rank,
+    worst_k_mean,
+    worst_k_of,
+)
 from cautious.seeding import make_rng
 from cautious.solvers.rewards import Rewards, model_blocks
 from cautious.types import Sampling
@@ -50,7 +59,7 @@ envelope, so the lowest of the three bounds holds; the later windows leave out e
 class SolveBatch(NamedTuple):
     """What is solved together: every run of every level; member l*R + r is run r of level l."""
 
-    levels: tuple[KofN, ...]
+    levels: tuple[RiskMeasure, ...]
     num_runs: int
 
     @property
@@ -58,15 +67,20 @@ class SolveBatch(NamedTuple):
         """B = levels x runs."""
         return len(self.levels) * self.num_runs
 
-    def groups(self) -> Iterator[tuple[KofN, slice]]:
+    def groups(self) -> Iterator[tuple[RiskMeasure, slice]]:
         """Each level with the members that are its runs."""
         for number, level in enumerate(self.levels):
             yield level, slice(number * self.num_runs, (number + 1) * self.num_runs)
 
     def rank_weights(self, num_models: int, device: torch.device) -> Tensor:
         """Exact weights by rank, [B, M]."""
-        weights = torch.stack([level.rank_weights(num_models) for level in self.levels])
+        weights = torch.stack([weights_by_rank(level, num_models) for level in self.levels])
         return weights.repeat_interleave(self.num_runs, dim=0).to(device)
+
+
+def queued(level: RiskMeasure) -> KofN:
+    """The level, for the queue, which draws n models at a time; raises for other measures than `KofN`."""
+    return as_k_of_n(level, 'sampling="queue" draws n of the models; pass sampling="exact", which serves every level')
 
 
 class ModelQueue:
@@ -198,7 +212,7 @@ class JointAdversary(_BaseAdversary):
         if self.tracks_exact:
             self._unranked.append(occupancy)
         answers = [
-            self._respond_to_runs(occupancy[members], level, t)  # [R, S, A] and [R]
+            self._respond_to_runs(occupancy[members], queued(level), t)  # [R, S, A] and [R]
             for level, members in self._batch.groups()
         ]
         rewards, values = zip(*answers, strict=True)
@@ -280,7 +294,8 @@ class PerStateAdversary(_BaseAdversary):
     def _respond_with_drawn(self, policy: Tensor, t: int) -> Response:
         """Mean of the k worst of the N drawn models in each state, [B, S, A], and its value [B, S]."""
         mixed, values = torch.empty_like(policy), torch.empty_like(policy[..., 0])
-        for level, members in self._batch.groups():
+        for measure, members in self._batch.groups():
+            level = queued(measure)
             if level.n == self._rewards.num_models:  # a draw of all models is exact
                 mixed[members], values[members] = self._respond_with_all(policy, members)
                 continue

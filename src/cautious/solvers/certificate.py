@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from cautious.mdp.coverage import Coverage
-from cautious.risk import KofN
+from cautious.risk import RiskMeasure
 from cautious.solvers.cfr import CFROptions, Game, MDPGame, Problem, minimise_regret
 from cautious.types import Sampling, Update
 
@@ -57,7 +57,7 @@ class Certificate:
     lower: Tensor
     upper: Tensor
     gap: Tensor
-    level: KofN | tuple[KofN, ...]
+    level: RiskMeasure | tuple[RiskMeasure, ...]
     estimated: Coverage | None = None
 
     def __str__(self) -> str:

@@ -40,7 +40,7 @@ from cautious.mdp.tabular import TabularMDP
 from cautious.ops.bellman import PolicyEvaluation, Transitions
 from cautious.ops.regret import UPDATES, instantaneous_regret, regret_matching, uniform_policy
 from cautious.progress import Progress
-from cautious.solvers.adversary import Adversary, JointAdversary, PerStateAdversary, SolveBatch
+from cautious.solvers.adversary import Adversary, JointAdversary, PerStateAdversary, SolveBatch, queued
 from cautious.solvers.kernels import plays_on_gpu
 from cautious.solvers.optimal import optimal_return_bound
 from cautious.solvers.rewards import Rewards
@@ -299,7 +299,7 @@ def minimise_regret(problem: Problem, options: CFROptions) -> CFRResult:
             return minimise_regret_in_states(problem, options)
         # A program works on all models of a state if it ranks them all, otherwise on those of a draw.
         ranks_all = options.track_exact or options.sampling is Sampling.EXACT
-        most = problem.rewards.num_models if ranks_all else max(level.n for level in problem.batch.levels)
+        most = problem.rewards.num_models if ranks_all else max(queued(level).n for level in problem.batch.levels)
         if plays_on_gpu(problem.rewards.device, most, problem.rewards.num_actions):
             from cautious.solvers.kernels.state_iterations import minimise_regret_on_gpu  # needs Triton
 

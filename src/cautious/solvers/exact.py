@@ -21,7 +21,7 @@ from torch import Tensor
 from cautious.errors import InvalidInputError, SolverError
 from cautious.mdp.tabular import TabularMDP, check_fits
 from cautious.parallel import single_threaded
-from cautious.risk import KofN
+from cautious.risk import RiskMeasure, parse_level, weights_by_rank
 from cautious.solvers.adversary import SolveBatch
 from cautious.solvers.cfr import BanditGame, Game, MDPGame, Problem
 from cautious.solvers.optimal import optimal_policy
@@ -34,7 +34,7 @@ LARGEST_PROGRAM = 1_000_000
 
 
 @single_threaded
-def solve_exact(mdp_or_state_dist: Any, rewards: Any, level: KofN | str) -> Solution:
+def solve_exact(mdp_or_state_dist: Any, rewards: Any, level: RiskMeasure | str) -> Solution:
     """The policy of highest k-of-N value over M reward functions.
 
     Args:
@@ -47,8 +47,8 @@ def solve_exact(mdp_or_state_dist: Any, rewards: Any, level: KofN | str) -> Solu
     """
     table = as_rewards(rewards, "cpu")
     reward = table.rewards_for(torch.arange(table.num_models)).double()  # [M, S, A]
-    level = KofN.parse(level)
-    rank_weights = level.rank_weights(table.num_models)
+    level = parse_level(level)
+    rank_weights = weights_by_rank(level, table.num_models)
     if isinstance(mdp_or_state_dist, TabularMDP):
         check_fits(mdp_or_state_dist, table.num_models, table.num_states, table.num_actions)
     # x is the occupancy of some policy iff F x = b, and the returns R x are linear in it.

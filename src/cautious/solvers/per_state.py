@@ -32,7 +32,7 @@ from torch import Tensor
 from cautious.compiling import compiled
 from cautious.parallel import parallel_map
 from cautious.progress import Progress, ProgressTracker
-from cautious.risk import KofN
+from cautious.risk import RiskMeasure, is_mean, weights_by_rank
 
 STATES_PER_TASK = 64
 """States per task of a thread; fewer where there are many models or levels, so that an interrupt does not wait for long."""
@@ -77,7 +77,7 @@ class StateDecisions(NamedTuple):
 
 def play_states(
     rewards: Tensor,
-    levels: Sequence[KofN],
+    levels: Sequence[RiskMeasure],
     *,
     num_iterations: int,
     tolerance: float,
@@ -101,7 +101,7 @@ def play_states(
 
 def decide_states(
     rewards: Tensor,
-    levels: Sequence[KofN],
+    levels: Sequence[RiskMeasure],
     *,
     num_iterations: int,
     tolerance: float,
@@ -119,7 +119,7 @@ def decide_states(
     num_models, num_states, num_actions = rewards.shape
     policies, ordinary = np.empty((len(levels), num_states, num_actions)), np.empty((num_states, num_actions))
     gaps, variance = np.empty((len(levels), num_states)), np.empty(num_states)
-    cautious = np.array([level.k < level.n for level in levels])
+    cautious = np.array([not is_mean(level, num_models) for level in levels])
     inputs = (as_compiled(rewards), all_rank_weights(levels, num_models), cautious, num_iterations, float(tolerance))
     out = (policies, ordinary, gaps, variance)
     in_tasks(lambda first, last: _decide_batch(*inputs, first, last, *out), rewards.shape, levels, progress)
@@ -128,7 +128,7 @@ def decide_states(
 
 
 def in_tasks(
-    play: Callable[[int, int], Any], shape: Sequence[int], levels: Sequence[KofN], progress: Progress | None
+    play: Callable[[int, int], Any], shape: Sequence[int], levels: Sequence[RiskMeasure], progress: Progress | None
 ) -> None:
     """Call ``play(first, last)`` for all states of rewards of `shape` [M, S, A], some of them at a time, on all threads."""
     num_models, num_states, _ = shape
@@ -152,9 +152,9 @@ def as_compiled(rewards: Tensor) -> np.ndarray:
     return kept.detach().contiguous().numpy()
 
 
-def all_rank_weights(levels: Sequence[KofN], num_models: int) -> np.ndarray:
+def all_rank_weights(levels: Sequence[RiskMeasure], num_models: int) -> np.ndarray:
     """The weights of all levels, [L, M]."""
-    return np.stack([level.rank_weights(num_models).numpy() for level in levels])
+    return np.stack([weights_by_rank(level, num_models).numpy() for level in levels])
 
 
 @compiled

@@ -15,7 +15,8 @@ import torch
 from cautious.compiling import compiled
 from cautious.parallel import parallel_map
 from cautious.progress import ProgressTracker
-from cautious.solvers.adversary import WINDOWS, ModelQueue
+from cautious.risk import weights_by_rank
+from cautious.solvers.adversary import WINDOWS, ModelQueue, queued
 from cautious.solvers.cfr import CFROptions, CFRResult, CFRState, History, Problem, init
 from cautious.solvers.per_state import evaluate, sorting_space
 from cautious.solvers.rewards import DenseRewards
@@ -40,6 +41,7 @@ class _Group(NamedTuple):
     members: slice
     """Which of the batch."""
     k: int
+    """How many of the drawn models count; 0 with exact weights."""
     rank_weights: np.ndarray
     """Exact weights [M]."""
     draws: np.ndarray
@@ -101,10 +103,13 @@ def _groups(problem: Problem, num_iterations: int, sampling: Sampling, seed: int
     queue, groups = ModelQueue(num_runs, num_models, seed), []
     for level, members in problem.batch.groups():
         draws = np.empty((num_iterations, num_runs, 0), dtype=np.int64)
-        if sampling is Sampling.QUEUE and level.n < num_models:  # a draw of all models is exact
-            draws = torch.stack([queue.draw(level, t) for t in range(num_iterations)]).numpy()
-        weights = level.rank_weights(num_models).numpy()
-        groups.append(_Group(members, level.k, weights, np.ascontiguousarray(draws)))
+        weights, k = weights_by_rank(level, num_models).numpy(), 0
+        if sampling is Sampling.QUEUE and queued(level).n < num_models:  # a draw of all models is exact
+            draws, k = (
+                torch.stack([queue.draw(queued(level), t) for t in range(num_iterations)]).numpy(),
+                queued(level).k,
+            )
+        groups.append(_Group(members, k, weights, np.ascontiguousarray(draws)))
     return groups
 
 

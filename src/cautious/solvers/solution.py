@@ -21,11 +21,11 @@ from cautious.io.arrays import (
     save_json,
     save_tensors,
 )
-from cautious.io.content_names import name_in, replacing, with_stamp
+from cautious.io.content_names import name_in, reading, replacing, with_stamp
 from cautious.mdp.files import load_mdp, save_mdp, tensors_of
 from cautious.mdp.tabular import check_fits
 from cautious.parallel import single_threaded
-from cautious.risk import KofN, parse_levels
+from cautious.risk import RiskMeasure, level_text, parse_levels
 from cautious.solvers.adversary import SolveBatch
 from cautious.solvers.certificate import Certificate, certify, exact_mixtures
 from cautious.solvers.cfr import BanditGame, Game, MDPGame, PerStateGame, Problem, better_policy
@@ -80,7 +80,7 @@ class Solution:
     policy: Tensor
     average_policy: Tensor
     trace: Trace
-    level: KofN | tuple[KofN, ...]
+    level: RiskMeasure | tuple[RiskMeasure, ...]
     record: dict[str, Any]
     problem: Problem | None
     mixtures: Tensor | None
@@ -161,6 +161,7 @@ class Solution:
         which for streamed rewards takes two passes over all of them.
         """
         path, problem = as_folder(folder), self._known_problem()
+        levels = [level_text(level) for level in problem.batch.levels]
         tensors: dict[str, Tensor] = {name: getattr(self, name) for name in POLICIES}
         tensors |= {name: getattr(self.trace, name) for name in TRACE}
         if self.mixtures is not None:
@@ -178,7 +179,7 @@ class Solution:
             else "single-state"
             if problem.game.per_state
             else "bandit",
-            "level": list(map(str, problem.batch.levels)) if several else str(self.level),
+            "level": levels if several else levels[0],
             "num_runs": problem.batch.num_runs,
             "record": self.record,
         }
@@ -204,6 +205,10 @@ class Solution:
             BadFileError: A file is damaged, is missing an array, or is of another kind.
         """
         path = as_path(folder, "folder")
+        return reading(path, lambda: cls._read(path, rewards))
+
+    @classmethod
+    def _read(cls, path: Path, rewards: Any) -> Solution:
         described = load_json(path / DESCRIPTION)
         if not isinstance(described, dict) or described.get("format") != FORMAT or described.get("kind") != "solution":
             raise BadFileError(f"{path / DESCRIPTION}: not a solution that this version reads (format {FORMAT}).")

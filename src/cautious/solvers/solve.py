@@ -20,9 +20,9 @@ from torch import Tensor
 from cautious.mdp.tabular import TabularMDP, check_fits, parse_mdp
 from cautious.parallel import single_threaded
 from cautious.progress import Progress
-from cautious.risk import Levels, parse_levels
+from cautious.risk import Levels, parse_levels, weights_by_rank
 from cautious.seeding import check_seed
-from cautious.solvers.adversary import SolveBatch
+from cautious.solvers.adversary import SolveBatch, queued
 from cautious.solvers.cfr import BanditGame, CFROptions, Game, MDPGame, PerStateGame, Problem, minimise_regret
 from cautious.solvers.rewards import Rewards, as_rewards
 from cautious.solvers.solution import Solution, Trace
@@ -122,7 +122,8 @@ def solve_bandit(
     Args:
         rewards: What each of M models says each action pays, [M, S, A]: a tensor, a numpy array (memory-mapped too), or
             anything with ``num_models`` and ``rewards_for(indices) -> [N, S, A]``.
-        level: A `KofN` or ``"k-of-n"``; a sequence of them adds a leading dimension to every array of the solution.
+        level: A risk measure (`cautious.risk`) or its text, such as ``"1-of-20"`` or ``"CVaR(0.1)"``; a sequence of them adds a
+            leading dimension to every array of the solution. Queue sampling takes k-of-n alone.
         regime: ``"all-states"`` ranks the models by their value over the distribution of states; ``"single-state"``
             treats each state as a problem of its own, and is far more cautious.
         num_iterations: T.
@@ -201,7 +202,9 @@ def _solve(game: Game, rewards: Rewards, options: SolveOptions, record: dict[str
     """Run k-of-N CFR and give what it returns the leading dimensions that were asked for."""
     problem = Problem(game, rewards, options.batch)
     for level in problem.batch.levels:
-        level.check_num_models(rewards.num_models)
+        weights_by_rank(level, rewards.num_models)  # raises for a level that these models cannot serve
+        if options.sampling is Sampling.QUEUE:
+            queued(level)
     sampling, update = Sampling(options.sampling), Update(options.update)
     track_exact = options.track_exact
     if track_exact is None:  # where it is cheap, whatever else is solved in the same call
@@ -239,7 +242,7 @@ def _solve(game: Game, rewards: Rewards, options: SolveOptions, record: dict[str
 
 def _reshuffles(problem: Problem, num_iterations: int) -> list[int]:
     """How often the queue of M models ran out and was shuffled again in T iterations, per level."""
-    return [(num_iterations - 1) // (problem.rewards.num_models // level.n) for level in problem.batch.levels]
+    return [(num_iterations - 1) // (problem.rewards.num_models // queued(level).n) for level in problem.batch.levels]
 
 
 def _state_distribution(state_dist: ArrayLike | None, rewards: Rewards) -> Tensor:

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -24,13 +24,26 @@ from cautious.tables.cells import (
 )
 from cautious.tables.csv import in_order
 
-if TYPE_CHECKING:
-    from cautious.beliefs.ensemble import RewardEnsemble
-
 KEPT_AS, OUTCOME_KEPT_AS, ACTIONS_KEPT_AS = "columns", "outcome", "actions"
 """Under which names a belief's settings hold what the columns of its table are; and actions, where states have no columns."""
 MOST_CATEGORIES = 100
 """A column with more different texts than this is a name or a note, and no feature."""
+
+
+class Trained(Protocol):
+    """A belief that records how it was trained."""
+
+    settings: dict[str, Any]
+
+    @property
+    def num_actions(self) -> int:
+        """A."""
+        ...
+
+    @property
+    def state_shape(self) -> tuple[int, ...]:
+        """Shape of one state."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -53,7 +66,7 @@ class OutcomeColumns:
             raise InvalidInputError(f"{', '.join(map(repr, self.columns))}: a column is named twice.")
 
     @classmethod
-    def of_training(cls, belief: RewardEnsemble) -> OutcomeColumns:
+    def of_training(cls, belief: Trained) -> OutcomeColumns:
         """The columns of the table that a belief was trained on."""
         outcome = belief.settings.get(OUTCOME_KEPT_AS)
         if not isinstance(outcome, dict):
@@ -240,7 +253,7 @@ class TableSchema:
         return asdict(self)
 
     @classmethod
-    def of(cls, belief: RewardEnsemble) -> TableSchema:
+    def of(cls, belief: Trained) -> TableSchema:
         """The columns that a belief was trained on."""
         found = belief.settings.get(KEPT_AS)
         if found is None:

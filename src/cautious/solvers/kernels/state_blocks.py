@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cautious.risk import KofN
+from cautious.risk import RiskMeasure, weights_by_rank
 from cautious.solvers.kernels import FEWEST_ACTIONS, FEWEST_MODELS, padded
 
 BLOCK_BYTES = 2**30
@@ -48,10 +48,10 @@ def padded_blocks(rewards: Tensor, other_bytes: int) -> Iterator[tuple[int, Tens
         yield first, block
 
 
-def padded_weights(level: KofN, num_models: int) -> Tensor:
+def padded_weights(level: RiskMeasure, num_models: int) -> Tensor:
     """A level's exact weights by rank, followed by zeros, [M padded]."""
     weights = torch.zeros(padded(num_models, FEWEST_MODELS), dtype=torch.float64)
-    weights[:num_models] = level.rank_weights(num_models)
+    weights[:num_models] = weights_by_rank(level, num_models)
     return weights
 
 

@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from cautious.progress import Progress
-from cautious.risk import KofN
+from cautious.risk import RiskMeasure
 from cautious.solvers.kernels import FEWEST_MODELS, padded
 from cautious.solvers.kernels.state_blocks import evaluated, padded_blocks, padded_weights, program_size
 from cautious.solvers.per_state import CHECK_AVERAGE, StateGames
@@ -23,7 +23,7 @@ from cautious.solvers.per_state import CHECK_AVERAGE, StateGames
 
 def play_states_on_gpu(
     rewards: Tensor,
-    levels: Sequence[KofN],
+    levels: Sequence[RiskMeasure],
     *,
     num_iterations: int,
     tolerance: float,

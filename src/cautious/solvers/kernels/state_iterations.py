@@ -11,8 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cautious.risk import KofN
-from cautious.solvers.adversary import WINDOWS, ModelQueue
+from cautious.risk import RiskMeasure
+from cautious.solvers.adversary import WINDOWS, ModelQueue, queued
 from cautious.solvers.cfr import CFROptions, CFRResult, History, Problem, init
 from cautious.solvers.kernels import FEWEST_MODELS, padded
 from cautious.solvers.kernels.state_blocks import evaluated, padded_blocks, padded_weights, program_size, ranked
@@ -38,7 +38,12 @@ def minimise_regret_on_gpu(problem: Problem, options: CFROptions) -> CFRResult:
     mixtures = torch.empty(len(WINDOWS) if tracked else 0, *problem.shape, dtype=torch.float64, device=device)
     windows = [int(window * num_iterations) for window in WINDOWS]
     groups = [
-        (members, level.k, _draws(problem, level, options), padded_weights(level, num_models).to(device))
+        (
+            members,
+            queued(level).k if sampling is Sampling.QUEUE else 0,  # of all models none counts more than its rank says
+            _draws(problem, level, options),
+            padded_weights(level, num_models).to(device),
+        )
         for level, members in problem.batch.groups()
     ]
     most_ranked = max(num_models if tracked else draws.shape[2] or num_models for _, _, draws, _ in groups)
@@ -78,14 +83,14 @@ def minimise_regret_on_gpu(problem: Problem, options: CFROptions) -> CFRResult:
     return CFRResult(policy, history, mixtures / counts[:, None, None, None])
 
 
-def _draws(problem: Problem, level: KofN, options: CFROptions) -> Tensor:
+def _draws(problem: Problem, level: RiskMeasure, options: CFROptions) -> Tensor:
     """Models drawn [T, R, N]; [T, R, 0] where all are weighed by rank."""
     num_models, num_runs = problem.rewards.num_models, problem.batch.num_runs
-    if options.sampling is Sampling.EXACT or level.n == num_models:
+    if options.sampling is Sampling.EXACT or queued(level).n == num_models:
         draws = torch.empty(options.num_iterations, num_runs, 0, dtype=torch.int32)
     else:
         queue = ModelQueue(num_runs, num_models, options.seed)
-        draws = torch.stack([queue.draw(level, t) for t in range(options.num_iterations)]).int()
+        draws = torch.stack([queue.draw(queued(level), t) for t in range(options.num_iterations)]).int()
     return draws.to(problem.rewards.device)
 
 
