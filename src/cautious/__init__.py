@@ -21,6 +21,9 @@ _HOMES = {
     "MeanCVaR": "cautious.risk",
     "RiskMeasure": "cautious.risk",
     "TabularMDP": "cautious.mdp.tabular",
+    "UncertainMDP": "cautious.mdp.uncertain",
+    "UncertainSolution": "cautious.solvers.uncertain.solution",
+    "PolicyMixture": "cautious.solvers.uncertain.solution",
     "Solution": "cautious.solvers.solution",
     "Certificate": "cautious.solvers.certificate",
     "RewardEnsemble": "cautious.beliefs.ensemble",
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
     from cautious.errors import CautiousError, InvalidInputError
     from cautious.mdp.discretize import DiscretiseObservation
     from cautious.mdp.tabular import TabularMDP
+    from cautious.mdp.uncertain import UncertainMDP
     from cautious.policy.calibration import Calibration, calibrate
     from cautious.policy.decision import Decision
     from cautious.policy.fallback import FallbackRule
@@ -64,6 +68,7 @@ if TYPE_CHECKING:
     from cautious.solvers.optimal import optimal_policy
     from cautious.solvers.solution import Solution
     from cautious.solvers.solve import solve_bandit, solve_mdp
+    from cautious.solvers.uncertain.solution import PolicyMixture, UncertainSolution
     from cautious_paper.worlds.driving import DrivingWorld, driving_world
 
 with contextlib.suppress(ModuleNotFoundError):  # the core works without Gymnasium

@@ -37,6 +37,10 @@ class CoverageWarning(UserWarning):
     """Estimated dynamics of which some part was hardly ever tried."""
 
 
+class FewModelsWarning(UserWarning):
+    """A level that looks at the tail of a handful of models."""
+
+
 class FolderInUseError(CautiousError):
     """Another process is writing to the same run."""
 

@@ -113,7 +113,9 @@ class UncertainMDP:
         number = operator.index(model)
         if not -self.num_models <= number < self.num_models:
             raise IndexError(f"model {number}: there are {self.num_models}, counted from 0.")
-        discount = min(self.discount, float(np.nextafter(1, 0)))  # a TabularMDP has no horizon, so its discount is below 1
+        discount = min(
+            self.discount, float(np.nextafter(1, 0))
+        )  # a TabularMDP has no horizon, so its discount is below 1
         return TabularMDP(self._rows(self.dynamics.chance[:, number]), self.initial_state_dist, discount)
 
     def __iter__(self) -> Iterator[TabularMDP]:
@@ -123,8 +125,15 @@ class UncertainMDP:
     def subset(self, models: Sequence[int] | np.ndarray | Tensor) -> UncertainMDP:
         """The world of some of the models, in the order given: to hold out the others, for example."""
         numbers = np.asarray(models, dtype=np.int64)
-        if numbers.ndim != 1 or not len(numbers) or numbers.min() < -self.num_models or numbers.max() >= self.num_models:
-            raise InvalidInputError(f"models={models!r} must be numbers of some of the {self.num_models} models, from 0.")
+        if (
+            numbers.ndim != 1
+            or not len(numbers)
+            or numbers.min() < -self.num_models
+            or numbers.max() >= self.num_models
+        ):
+            raise InvalidInputError(
+                f"models={models!r} must be numbers of some of the {self.num_models} models, from 0."
+            )
         part = [self._rows(self.dynamics.chance[:, number]) for number in numbers]
         return UncertainMDP(part, self.initial_state_dist, self.discount, horizon=self.horizon)
 
@@ -140,7 +149,11 @@ class UncertainMDP:
     @property
     def normaliser(self) -> float:
         """What sums of discounted rewards are divided by: 1 / (1 - γ), or Σ_t γ^t over the horizon."""
-        return 1 / (1 - self.discount) if self.horizon is None else float(sum(self.discount**t for t in range(self.horizon)))
+        return (
+            1 / (1 - self.discount)
+            if self.horizon is None
+            else float(sum(self.discount**t for t in range(self.horizon)))
+        )
 
     @cached_property
     def transitions(self) -> Tensor:
@@ -193,7 +206,12 @@ class UncertainMDP:
     def tensors(self) -> dict[str, Tensor]:
         """What a file holds of the world."""
         first, successor, chance = (torch.from_numpy(part) for part in self.dynamics[:3])
-        parts = {"first": first, "successor": successor, "chance": chance, "initial_state_dist": self.initial_state_dist}
+        parts = {
+            "first": first,
+            "successor": successor,
+            "chance": chance,
+            "initial_state_dist": self.initial_state_dist,
+        }
         parts["discount"] = torch.tensor(self.discount, dtype=torch.float64)
         parts["horizon"] = torch.tensor(self.horizon or 0)  # 0 stands for none
         return parts
@@ -211,10 +229,16 @@ class UncertainMDP:
         first, successor, chance, start, discount, horizon = (pick(tensors, name, path) for name in names)
         size = (len(first) - 1, len(start))
         try:
-            if chance.dim() != 2 or successor.shape != chance.shape[:1] or discount.numel() != 1 or horizon.numel() != 1:
+            if (
+                chance.dim() != 2
+                or successor.shape != chance.shape[:1]
+                or discount.numel() != 1
+                or horizon.numel() != 1
+            ):
                 raise ValueError("arrays of shapes that do not fit")
             models = [
-                scipy.sparse.csr_array((column, successor.numpy(), first.numpy()), shape=size) for column in chance.T.numpy()
+                scipy.sparse.csr_array((column, successor.numpy(), first.numpy()), shape=size)
+                for column in chance.T.numpy()
             ]
             return cls(models, start, float(discount), horizon=int(horizon) or None)
         except (ValueError, TypeError, IndexError) as error:
@@ -247,7 +271,9 @@ def _shared_by_models(transitions: Any, start: Any, discount: Any) -> tuple[Any,
         return start, discount
     if not _is_list_of(transitions, TabularMDP):
         missing = "initial_state_dist" if start is None else "discount"
-        raise InvalidInputError(f"{missing}: pass it; it may be left out only where transitions are TabularMDPs that share it.")
+        raise InvalidInputError(
+            f"{missing}: pass it; it may be left out only where transitions are TabularMDPs that share it."
+        )
     for number, model in enumerate(transitions):
         same_start = model.num_states == transitions[0].num_states and torch.equal(
             model.initial_state_dist, transitions[0].initial_state_dist
@@ -277,7 +303,9 @@ def _is_list_of(values: Any, kind: type) -> bool:
 
 def _stored(transitions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Any accepted form as (first [S*A + 1], successor [Z], chance [Z, M], S); entries are not yet checked."""
-    if isinstance(transitions, Sequence) and any(_is_sparse(model) or isinstance(model, TabularMDP) for model in transitions):
+    if isinstance(transitions, Sequence) and any(
+        _is_sparse(model) or isinstance(model, TabularMDP) for model in transitions
+    ):
         return _stored_sparse([_as_rows(model, number) for number, model in enumerate(transitions)])
     if isinstance(transitions, Sequence):
         _check_equal_shapes(transitions)
@@ -322,7 +350,9 @@ def _stored_sparse(models: list[scipy.sparse.csr_array]) -> tuple[np.ndarray, np
     num_rows, num_states = models[0].shape
     for number, model in enumerate(models):
         if model.shape != (num_rows, num_states):
-            sizes = [f"{each.shape[1]} states and {each.shape[0] // each.shape[1]} actions" for each in (model, models[0])]
+            sizes = [
+                f"{each.shape[1]} states and {each.shape[0] // each.shape[1]} actions" for each in (model, models[0])
+            ]
             raise InvalidInputError(
                 f"transitions: model {number} has {sizes[0]}, model 0 has {sizes[1]}; all models must share states and actions."
             )

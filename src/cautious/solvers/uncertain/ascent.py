@@ -177,7 +177,9 @@ def _ascend_stationary(first, successor, chance, rewards, start, discount, weigh
             for a in range(num_actions):
                 gain = 0.0
                 for m in range(num_models):
-                    advantage, back = _change(first, successor, chance, rewards, num_actions, inverse, values, m, s, actions[s], a)
+                    advantage, back = _change(
+                        first, successor, chance, rewards, num_actions, inverse, values, m, s, actions[s], a
+                    )
                     factor = 1 / (1 - discount * back)
                     gain += weights[m] * reach[m, s] * (advantage[0] + discount * advantage[1]) * factor
                 if gain > best_gain + MARGIN * size:

@@ -34,11 +34,13 @@ class Equilibrium(NamedTuple):
 class EnvelopeGame:
     """Rows of returns [M], and the corners of the envelope that answered so far; both only grow."""
 
-    def __init__(self, problem: UncertainProblem) -> None:
-        """Begin without rows."""
+    def __init__(self, problem: UncertainProblem, rows: np.ndarray | None = None) -> None:
+        """Begin with some rows [K, M], or without."""
         self._problem = problem
         self._rows: list[np.ndarray] = []
         self._corners: list[np.ndarray] = []
+        for row in () if rows is None else rows:
+            self.add(row)
 
     @property
     def rows(self) -> np.ndarray:

@@ -26,6 +26,8 @@ MOST_ROUNDS = 200
 OWN_OPTIMA = 5
 """How many models' own optima a search starts from in each round."""
 REGRET_ITERATIONS = 200
+LARGEST_VALUES = 2**23
+"""Most values of policies that are held at a time."""
 IMPROVEMENT = 1e-7
 """A policy must be worth more by this share of the range of the models' best returns to be added."""
 
@@ -56,6 +58,18 @@ class DoubleOracle:
     def rows(self) -> np.ndarray:
         """Returns of the policies, [K, M]."""
         return self._game.rows
+
+    @property
+    def support(self) -> np.ndarray:
+        """Numbers of the policies that the mixture draws."""
+        return np.flatnonzero(self.equilibrium.mixture > 0)
+
+    def support_values(self) -> np.ndarray:
+        """Values [K, T, S, M] of the mixture's policies, the likeliest first; as many as memory has room for."""
+        likeliest = self.support[np.argsort(-self.equilibrium.mixture[self.support], kind="stable")]
+        num_stages, num_states, _ = self.problem.policy_shape
+        room = max(1, LARGEST_VALUES // (num_stages * num_states * self.problem.num_models))
+        return np.array([self.problem.values(self.policies[k]) for k in likeliest[:room]])
 
     def run(self, report: Callable[[Equilibrium], bool]) -> None:
         """Improve the mixture until no search finds anything, or `report` says that it is good enough."""
@@ -91,7 +105,7 @@ class DoubleOracle:
         """What coordinate ascent finds under the adversary's weights, from each start once."""
         weights = self.equilibrium.weights
         starts = [nominal_actions(self.problem, weights), mixed_values_policy(self.problem, weights)]
-        starts += [self.policies[k].argmax(axis=-1) for k in np.flatnonzero(self.equilibrium.mixture > 0)]
+        starts += [self.policies[k].argmax(axis=-1) for k in self.support]
         heavy = np.argsort(-weights, kind="stable")[:OWN_OPTIMA]
         starts += [self.problem.optima[1][:, :, m] for m in heavy if weights[m] > 0]
         different = {start.tobytes(): start for start in starts}.values()

@@ -15,6 +15,7 @@ seen). Leaves are opened where the best policy of the relaxed problem goes and w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -22,14 +23,29 @@ import numpy as np
 from cautious.compiling import compiled
 from cautious.seeding import make_rng
 from cautious.solvers.uncertain.envelope import EnvelopeGame
+from cautious.solvers.uncertain.oracle import DoubleOracle
 from cautious.solvers.uncertain.problem import UncertainProblem
 
-LARGEST_TREE = 2**23
-"""Most nodes times models: twice 64 MB."""
+LARGEST_TREE = 2**22
+"""Most nodes times models: likelihoods and values take 32 MB each."""
 LEAVES_AT_ONCE = 1000
 MOST_CUTS = 60
+SLOWEST = 0.1
+"""A tree of more than `SMALL_TREE` nodes grows as long as doubling them closes this share of the gap."""
+SMALL_TREE = 2_000
+OPENED, FEWEST_OPENED = 0.9, 64
+"""In a round leaves are opened that have this share of all doubts, at most half as many as there are nodes or this number."""
 ALIKE = 12
 """Likelihoods are proportional if they agree in this many decimals of the largest."""
+
+
+class Plan(NamedTuple):
+    """A policy on a tree."""
+
+    row: np.ndarray
+    """Its return in each model, less the problem's offset, [M]."""
+    actions: np.ndarray
+    """What it does in each node, [nodes]: an action; in a leaf -1 - k, from where on it follows what comes k-th after it."""
 
 
 class RevealedTree:
@@ -44,11 +60,13 @@ class RevealedTree:
     def __init__(self, problem: UncertainProblem) -> None:
         """Begin with the start states, none of them open."""
         self.problem = problem
-        first, successor, chance, start, _ = problem.dynamics
+        first, _, chance, start, _ = problem.dynamics
         num_pairs = len(first) - 1
         num_states = len(start)
         self.num_actions = num_pairs // num_states
-        self._places = [np.arange(first[s * self.num_actions], first[(s + 1) * self.num_actions]) for s in range(num_states)]
+        self._places = [
+            np.arange(first[s * self.num_actions], first[(s + 1) * self.num_actions]) for s in range(num_states)
+        ]
         largest = np.maximum(chance.max(axis=1, keepdims=True), 1e-300)
         kinds, kind_of = np.unique(np.round(chance / largest, ALIKE), axis=0, return_inverse=True)
         # A history is known by a sum of random numbers: those of its time, its state and the kinds of its steps. Kinds that
@@ -86,31 +104,40 @@ class RevealedTree:
         """Whether no node may be added."""
         return self.num_nodes * self.problem.num_models >= LARGEST_TREE
 
-    def bound(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The best policy of the relaxed problem under a prior.
+    def bound(self, weights: np.ndarray) -> Plan:
+        """The best policy of the relaxed problem under a prior w [M].
+
+        ``row @ weights`` bounds every policy, and the row is the slope of the bound there.
+        """
+        return self._planned(weights, self.problem.optima[0][None])
+
+    def plan(self, weights: np.ndarray, policies: np.ndarray) -> Plan:
+        """The best policy with memory that goes down the tree and in a leaf turns to one of some memoryless policies.
+
+        Nothing is revealed to it, so that its row is what it earns.
 
         Args:
-            weights: w, [M].
-
-        Returns:
-            Its return in each model, less the problem's offset, [M]: ``row @ weights`` is the bound, and the row is the slope
-            of the bound there. And its action in each node, -1 in leaves, [nodes].
+            weights: The prior, [M].
+            policies: Values of the memoryless policies, [K, T, S, M].
         """
+        return self._planned(weights, policies)
+
+    def _planned(self, weights: np.ndarray, after: np.ndarray) -> Plan:
         problem = self.problem
-        first, successor, chance, start, discount = problem.dynamics
+        first, _, chance, start, discount = problem.dynamics
         values, actions = _back_up(
             first, chance, problem.rewards, discount, np.argsort(-self._stage, kind="stable"), self._stage, self._state,
-            self._likelihood, self._child_first, self._children, problem.optima[0], problem.horizon is not None, weights,
+            self._likelihood, self._child_first, self._children, after, problem.horizon is not None, weights,
             self.num_actions,
         )  # fmt: skip
-        return start[self._state[: self._num_roots]] @ values[: self._num_roots] - problem.offset, actions
+        return Plan(start[self._state[: self._num_roots]] @ values[: self._num_roots] - problem.offset, actions)
 
     def doubts(self, weights: np.ndarray, actions: np.ndarray, policies: np.ndarray) -> np.ndarray:
         """What it is worth, at most, that the model is revealed at a leaf, to the policy that takes `actions`.
 
         Args:
             weights: w, [M].
-            actions: What `bound` returned.
+            actions: Of what `bound` returned.
             policies: Values of some policies, [K, T, S, M]: the best of them is what can be had at the leaf for sure.
 
         Returns:
@@ -121,7 +148,18 @@ class RevealedTree:
         reach = np.zeros(self._likelihood.shape)
         reach[: self._num_roots] = start[self._state[: self._num_roots], None] * weights
         order = np.argsort(self._stage, kind="stable")
-        _flow(first, chance, discount, order, self._state, self._child_first, self._children, actions, reach, self.num_actions)
+        _flow(
+            first,
+            chance,
+            discount,
+            order,
+            self._state,
+            self._child_first,
+            self._children,
+            actions,
+            reach,
+            self.num_actions,
+        )
         leaves = (self._child_first < 0) & (reach.sum(axis=1) > 0)
         if problem.horizon is not None:
             leaves &= self._stage < problem.horizon
@@ -168,23 +206,29 @@ class RevealedTree:
 
 @compiled
 def _back_up(  # type: ignore[no-untyped-def]
-    first, chance, rewards, discount, order, stage, state, likelihood, child_first, children, optimum, has_horizon, weights,
+    first, chance, rewards, discount, order, stage, state, likelihood, child_first, children, after, has_horizon, weights,
     num_actions,
 ):  # fmt: skip
-    """From the last stage to the first: values [nodes, M] of the best policy of the relaxed problem, and its actions."""
+    """From the last stage to the first: values [nodes, M] of the best policy under a prior, and what it does (`Plan`)."""
     num_models = chance.shape[1]
     values = np.zeros(likelihood.shape)
     actions = np.full(len(stage), -1, np.int64)
     q = np.empty(num_models)
     for n in order:
         s = state[n]
-        if child_first[n] < 0:
-            if not has_horizon:
-                values[n] = optimum[0, s]
-            elif stage[n] < len(optimum):
-                values[n] = optimum[stage[n], s]
-            continue
         best = -np.inf
+        if child_first[n] < 0:
+            t = stage[n] if has_horizon else 0
+            if t < after.shape[1]:
+                for k in range(len(after)):
+                    value = 0.0
+                    for m in range(num_models):
+                        value += weights[m] * likelihood[n, m] * after[k, t, s, m]
+                    if value > best:
+                        best = value
+                        actions[n] = -1 - k
+                values[n] = after[-1 - actions[n], t, s]
+            continue
         for a in range(num_actions):
             pair = s * num_actions + a
             q[:] = rewards[pair]
@@ -222,8 +266,6 @@ class BestBound(NamedTuple):
     upper: float
     weights: np.ndarray
     """The prior w at which the tree has this bound, [M]."""
-    actions: np.ndarray
-    """What `RevealedTree.bound` says there."""
 
 
 def lowest_bound(tree: RevealedTree, rows: np.ndarray, weights: np.ndarray, close: float) -> BestBound:
@@ -235,17 +277,94 @@ def lowest_bound(tree: RevealedTree, rows: np.ndarray, weights: np.ndarray, clos
         weights: Where to start, [M].
         close: The search ends when no prior can have a bound that is lower by more than this.
     """
-    game = EnvelopeGame(tree.problem)
-    for row in rows:
-        game.add(row)
-    best = BestBound(np.inf, weights, np.empty(0))
+    game = EnvelopeGame(tree.problem, rows)
+    best = BestBound(np.inf, weights)
     for _ in range(MOST_CUTS):
-        row, actions = tree.bound(weights)
+        row = tree.bound(weights).row
         if (upper := float(row @ weights)) < best.upper:
-            best = BestBound(upper, weights, actions)
+            best = BestBound(upper, weights)
         game.add(row)
         equilibrium = game.solve()
         if best.upper - equilibrium.value <= close:
             break
         weights = equilibrium.weights
+    return best
+
+
+class MemorySearch:
+    """The double oracle again, with policies that remember: the tree answers the adversary's prior with a plan.
+
+    Attributes:
+        policies: Values of the memoryless policies that plans end in, [K, T, S, M].
+        plans: Those found, in the order of the game's rows after the oracle's.
+        equilibrium: The best mixture of the oracle's policies and the plans.
+    """
+
+    def __init__(self, tree: RevealedTree, oracle: DoubleOracle) -> None:
+        """Begin with the oracle's policies."""
+        self._tree = tree
+        self._game = EnvelopeGame(tree.problem, oracle.rows)
+        self.policies = oracle.support_values()
+        self.plans: list[Plan] = []
+        self.equilibrium = oracle.equilibrium
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Returns of all policies, [K, M]: the oracle's, then those with memory."""
+        return self._game.rows
+
+    def answer(self, close: float) -> bool:
+        """Add the best plan under the adversary's prior; whether it is worth more than the mixture by more than `close`."""
+        prior, value = self.equilibrium.weights, self.equilibrium.value
+        plan = self._tree.plan(prior, self.policies)
+        if plan.row @ prior <= value + close:
+            return False
+        self.plans.append(plan)
+        self._game.add(plan.row)
+        self.equilibrium = self._game.solve()
+        return True
+
+
+def tighten(
+    tree: RevealedTree,
+    search: MemorySearch,
+    tolerance: float,
+    lower: float | None,
+    report: Callable[[float, float], object],
+) -> BestBound:
+    """Grow the tree while it pays: until the bound is within `tolerance` of the lower bound, or the tree is full.
+
+    Args:
+        tree: Grown in place.
+        search: Policies with memory, found on the way: no tree can bring the bound below their value.
+        tolerance: Gap that is small enough.
+        lower: The lower bound; None if that is the value of the policies with memory.
+        report: Called with the best lower and upper bounds after each round.
+    """
+    fine = tolerance / 10
+    best = lowest_bound(tree, search.rows, search.equilibrium.weights, fine)
+    checked_at, gap_then = max(tree.num_nodes, SMALL_TREE), np.inf
+    while not tree.is_full:
+        known = search.equilibrium.value
+        gap = best.upper - (known if lower is None else lower)
+        if gap <= tolerance or best.upper - known <= fine:
+            break
+        if tree.num_nodes >= 2 * checked_at:
+            if best.upper - known > (1 - SLOWEST) * gap_then:
+                break
+            checked_at, gap_then = tree.num_nodes, best.upper - known
+        # Where the bound is lowest now, and where it will be: the first may be a corner of the envelope without doubts.
+        worth = np.zeros(tree.num_nodes)
+        for prior in (best.weights, search.equilibrium.weights):
+            worth += tree.doubts(prior, tree.bound(prior).actions, search.policies)
+        order = np.argsort(-worth, kind="stable")
+        share = np.cumsum(worth[order])
+        if share[-1] > 0:
+            enough = int(np.searchsorted(share, OPENED * share[-1])) + 1
+            tree.open(order[: min(enough, max(FEWEST_OPENED, tree.num_nodes // 2))])
+        if not search.answer(fine / 10) and share[-1] <= fine / 10:
+            break
+        found = lowest_bound(tree, search.rows, search.equilibrium.weights, max(fine, gap / 100))
+        best = found if found.upper <= best.upper else best
+        report(search.equilibrium.value if lower is None else lower, best.upper)
     return best
