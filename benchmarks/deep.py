@@ -28,7 +28,7 @@ from stable_baselines3 import PPO
 
 from benchmarks.deep_critics import KofNPPOManyCritics
 from cautious import KofN, KofNPPO, RewardEnsemble, driving_world, fit_ensemble, solve_mdp
-from cautious.beliefs.table_belief import TableBelief
+from cautious.beliefs.belief import TableBelief
 from cautious.rl.environments import VectorEnvAdapter
 from cautious.rl.value import Value, bound_returns, default_horizon
 from cautious_paper.experiments.store import provenance_line

@@ -14,7 +14,7 @@ import time
 import numpy as np
 
 from cautious.executors import Executor, open_executor
-from cautious.policy.blocks import ROWS_PER_PIECE
+from cautious.policy.states import ROWS_PER_PIECE
 from cautious_paper.experiments.store import provenance_line
 
 

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.training.loop import train_plainly
-from cautious.beliefs.training.problems import DrivingTrainingProblem
 from cautious.beliefs.training.state import TrainingSettings, TrainState
 from cautious_paper.experiments.driving.driving_experiment import experiment_at
 from cautious_paper.experiments.store import provenance_line
 from cautious_paper.networks.driving import NUM_HIDDEN, NUM_PARAMETERS
+from cautious_paper.networks.driving_training import DrivingTrainingProblem
 
 PAPER = experiment_at("paper").training
 STEPS = 3

@@ -76,7 +76,7 @@ def decisions(num_states: int) -> None:
         ("games, GPU", FEW, lambda: on_gpu(few)),
         ("games, GPU", 1, lambda: on_gpu(few[:, :1])),
         ("games, CPU, all cores", FEW, on_cpu),
-        ("decide without prediction, GPU", num_states, lambda: policy.solve_states(rewards, [LEVEL])),
+        ("decide without prediction, GPU", num_states, lambda: policy.games.play(rewards, [LEVEL])),
     )
     print("| way | states | seconds | microseconds per state | first call |\n|---|---|---|---|---|")
     for name, count, work in ways:

@@ -18,7 +18,6 @@ import torch
 
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.training.loop import train
-from cautious.beliefs.training.problems import ImageTrainingProblem
 from cautious.cli.console import progress_bar
 from cautious_paper.experiments.images.image_experiment import (
     ImageData,
@@ -29,6 +28,7 @@ from cautious_paper.experiments.images.image_experiment import (
 )
 from cautious_paper.experiments.images.settings import EnsembleVariant, ImageExperiment, image_experiment_at
 from cautious_paper.experiments.store import provenance_line
+from cautious_paper.networks.image_training import ImageTrainingProblem
 from cautious_paper.worlds.image_tasks import TASKS, RewardUnit
 
 MEASURES = ("correct_probability", "help_probability", "index")

@@ -1,6 +1,6 @@
-"""What every public name and verb does with bad input: the rows of docs/bad-input.md, each a test (`test_bad_input.py`).
+"""What every public name and verb does with bad input: the rows of the page "Bad input", each a test (`test_bad_input.py`).
 
-`python tools/write_bad_input.py` writes the page from here, so that the two cannot drift apart.
+`tools/bad_input_page.py` makes the page from here, so that the two cannot drift apart.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ CALLS = [
         "TabularMDP",
         'TabularMDP.from_gymnasium(gymnasium.make("MountainCar-v0"), num_steps=10)',
         INVALID,
-        "cautious.DiscretiseObservation(env, bins=20)",
+        "cautious.DiscretizeObservation(env, bins=20)",
     ),
     Call(
         "TabularMDP",
@@ -175,13 +175,13 @@ CALLS = [
     ),
     Call(
         "TabularMDP",
-        "TabularMDP.from_gymnasium(DiscretiseObservation(car), num_steps=9, prior=-1)",
+        "TabularMDP.from_gymnasium(DiscretizeObservation(car), num_steps=9, prior=-1)",
         INVALID,
         "zero or a positive number of pseudo-steps",
     ),
     Call(
         "TabularMDP",
-        "TabularMDP.from_gymnasium(DiscretiseObservation(car), num_steps=9, explore=lambda state: 7)",
+        "TabularMDP.from_gymnasium(DiscretizeObservation(car), num_steps=9, explore=lambda state: 7)",
         INVALID,
         "explore chose action 7; there are 3",
     ),
@@ -217,20 +217,20 @@ CALLS = [
         INVALID,
         "must be a whole number, zero or larger",
     ),
-    Call("DiscretiseObservation", "DiscretiseObservation(car, bins=0)", INVALID, "bins=0 is too small"),
-    Call("DiscretiseObservation", "DiscretiseObservation(car, bins=(4, 4, 4))", INVALID, "3 counts for 2 numbers"),
-    Call("DiscretiseObservation", "DiscretiseObservation(car, bins=2000)", INVALID, "4,000,000 cells are too many"),
-    Call("DiscretiseObservation", "DiscretiseObservation(car, low=1, high=0)", INVALID, "must lie below high=0"),
-    Call("DiscretiseObservation", 'DiscretiseObservation(car, low="a")', INVALID, "low='a' must be a number"),
+    Call("DiscretizeObservation", "DiscretizeObservation(car, bins=0)", INVALID, "bins=0 is too small"),
+    Call("DiscretizeObservation", "DiscretizeObservation(car, bins=(4, 4, 4))", INVALID, "3 counts for 2 numbers"),
+    Call("DiscretizeObservation", "DiscretizeObservation(car, bins=2000)", INVALID, "4,000,000 cells are too many"),
+    Call("DiscretizeObservation", "DiscretizeObservation(car, low=1, high=0)", INVALID, "must lie below high=0"),
+    Call("DiscretizeObservation", 'DiscretizeObservation(car, low="a")', INVALID, "low='a' must be a number"),
     Call(
-        "DiscretiseObservation",
-        'DiscretiseObservation(gymnasium.make("CartPole-v1"))',
+        "DiscretizeObservation",
+        'DiscretizeObservation(gymnasium.make("CartPole-v1"))',
         INVALID,
         "has no limits (-inf to inf); pass low and high",
     ),
     Call(
-        "DiscretiseObservation",
-        'DiscretiseObservation(gymnasium.make("FrozenLake-v1"))',
+        "DiscretizeObservation",
+        'DiscretizeObservation(gymnasium.make("FrozenLake-v1"))',
         INVALID,
         "divides a Box, a MultiDiscrete or a Tuple of Discrete spaces",
     ),
@@ -667,7 +667,7 @@ CALLS = [
         "CautiousPolicy",
         'CautiousPolicy(named, "1-of-2").decide({"x": [0.5, "?"], "kind": ["red", "red"]})',
         INVALID,
-        "column 'x' is not a number in row 1 ('?'). Name an action for such rows, CautiousPolicy(belief, level, fallback=...)",
+        "column 'x' is not a number in row 1 ('?'). Name an action for such rows, CautiousPolicy(belief, level, bad_rows_",
     ),
     Call(
         "CautiousPolicy",
@@ -675,8 +675,15 @@ CALLS = [
         INVALID,
         "20 of 20 rows cannot be used: column '2' is too large in rows 0-19",
     ),
-    Call("CautiousPolicy", 'CautiousPolicy(named, "1-of-2", fallback="run")', INVALID, "choose one of 'go', 'ask'"),
-    Call("CautiousPolicy", 'CautiousPolicy(named, "1-of-2", fallback=2)', INVALID, "fallback=2: there are 2 actions"),
+    Call(
+        "CautiousPolicy", 'CautiousPolicy(named, "1-of-2", bad_rows_action="run")', INVALID, "choose one of 'go', 'ask'"
+    ),
+    Call(
+        "CautiousPolicy",
+        'CautiousPolicy(named, "1-of-2", bad_rows_action=2)',
+        INVALID,
+        "bad_rows_action=2: there are 2 actions",
+    ),
     Call("CautiousPolicy", 'policy.decide([0], allow_undecided="no")', INVALID, "allow_undecided='no' must be True"),
     Call("CautiousPolicy", "policy.caution_at(None, [0])", INVALID, "is not a level"),
     Call(

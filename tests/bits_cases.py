@@ -26,11 +26,12 @@ from cautious import (
     solve_mdp,
 )
 from cautious.beliefs.training.loop import train
-from cautious.beliefs.training.problems import DrivingTrainingProblem, ImageTrainingProblem
 from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
 from cautious.ops.linear import BatchMatrix, DenseLU
 from cautious_paper.networks.driving import DrivingNetwork
+from cautious_paper.networks.driving_training import DrivingTrainingProblem
 from cautious_paper.networks.image import ImageNetwork
+from cautious_paper.networks.image_training import ImageTrainingProblem
 from cautious_paper.worlds.driving import driving_world
 
 EXACT = {"sampling": "exact", "num_iterations": 25}

@@ -40,7 +40,7 @@ for name in cautious.__all__:
     try:
         getattr(cautious, name)
     except ImportError:
-        assert name in ("DiscretiseObservation", "KofNPPO"), name  # about Gymnasium's environments
+        assert name in ("DiscretizeObservation", "KofNPPO"), name  # about Gymnasium's environments
 print(cautious.solve_bandit(torch.rand(4, 2, 3), "1-of-2", num_iterations=2).policy.shape)
 """
     assert "torch.Size([2, 3])" in run_python(code)
@@ -62,3 +62,79 @@ print(torch.sparse.mm(pairs.incidence[0], torch.ones(2, 1)).sum().item())
 print(_joined([(0, 0, 0, 1.0, 0.0, False)], 1, 1, torch.ones(1)).transitions.layout)
 """
     assert run_python(code).split() == ["torch.sparse_coo", "2.0", "torch.sparse_coo"]
+
+
+def test_the_library_loads_nothing_of_the_reproduction():
+    """From training to decisions, in a world and by rollouts, saved and read again."""
+    code = """
+import sys, tempfile, warnings
+warnings.simplefilter("ignore")
+import numpy as np, torch
+from cautious import CautiousPolicy, KofNPPO, RewardEnsemble, TabularMDP, fit_ensemble, solve_mdp
+
+states = np.random.default_rng(0).normal(size=(40, 3))
+belief = fit_ensemble(states, np.stack([states[:, 0], 0.2 + 0 * states[:, 0]], 1), num_models=4, num_epochs=2, progress=False)
+policy = CautiousPolicy(belief, "1-of-3")
+policy.decide(5 * states)
+with tempfile.TemporaryDirectory() as folder:
+    policy.save(folder)
+    CautiousPolicy.load(folder).decide(states)
+mdp = TabularMDP(torch.full((3, 2, 3), 1 / 3), torch.full((3,), 1 / 3), 0.9)
+solve_mdp(mdp, torch.rand(4, 3, 2), "1-of-3", num_iterations=2)
+import gymnasium
+env = gymnasium.make("FrozenLake-v1")
+KofNPPO("MlpPolicy", env, np.zeros((4, 16, 4)), "1-of-3", n_steps=16, batch_size=16, n_epochs=1, device="cpu").learn(16)
+print([name for name in sys.modules if name.startswith("cautious_paper")])
+"""
+    pytest.importorskip("stable_baselines3")
+    assert run_python(code).split() == ["[]"]
+
+
+@pytest.mark.parametrize(
+    ("before", "name"),
+    [
+        ("import gymnasium", "cautious_paper.worlds:cautious/Driving-v0"),
+        ("import gymnasium, cautious_paper.worlds", "cautious/Driving-v0"),
+    ],
+)
+def test_environments_are_made_by_their_ids(before, name):
+    assert "DrivingEnv" in run_python(f"{before}\nprint(gymnasium.make({name!r}).unwrapped)")
+
+
+def test_import_alone_neither_loads_gymnasium_nor_registers_with_it():
+    code = "import sys, cautious; print([m for m in ('gymnasium', 'cautious_paper') if m in sys.modules])"
+    assert run_python(code).strip() == "[]"
+    code = "import gymnasium, cautious; print([name for name in gymnasium.registry if name.startswith('cautious')])"
+    assert run_python(code).strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("old", "name"),
+    [
+        ("cautious.worlds.mdp", "TabularMDP"),
+        ("cautious.worlds.driving", "driving_world"),
+        ("cautious.worlds.data", "load_images"),
+        ("cautious.worlds.coverage", "Coverage"),
+        ("cautious.worlds.envs.random_stops", "RandomStops"),
+        ("cautious.ops.risk", "KofN"),
+        ("cautious.beliefs.datasets.training_data", "TableWarning"),
+        ("cautious.beliefs.networks.image", "ImageNetwork"),
+        ("cautious.evaluation.calibration", "calibrate"),
+        ("cautious.experiments", "load_run"),
+        ("cautious.experiments.store", "provenance_line"),
+        ("cautious.experiments.executors.executor", "open_executor"),
+    ],
+)
+def test_old_import_paths_lead_to_the_same_things(old, name):
+    code = f"from {old} import {name} as it, __spec__ as spec\nprint(it.__module__ + '.' + it.__name__, spec.name)"
+    place, module = run_python(f"import warnings; warnings.simplefilter('error')\n{code}").split()
+    assert place.startswith(("cautious.mdp.", "cautious_paper.", "cautious."))
+    assert not place.startswith(f"{old}.")
+    assert place.endswith(f".{name}")
+    assert module != old
+
+
+def test_old_names_warn_and_work():
+    for old, new in (("DiscretiseObservation", "DiscretizeObservation"), ("FamiliarSpread", "FamiliarDisagreement")):
+        with pytest.warns(DeprecationWarning, match=new):
+            assert getattr(cautious, old) is getattr(cautious, new)

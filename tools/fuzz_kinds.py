@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Tensor
 
-from cautious import CautiousPolicy, RewardEnsemble, TabularMDP, fit_ensemble
+from cautious import CautiousPolicy, KofNPPO, RewardEnsemble, TabularMDP, fit_ensemble
 from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.io.arrays import (
     load_array,
@@ -42,6 +44,8 @@ class Kind(NamedTuple):
     """Whether damage can be told from other content: not in formats without checksums."""
     together: bool = True
     """Whether its files know each other: one that stands alone may be exchanged for another of its kind."""
+    signed_again: bool = False
+    """Whether spoilt files get checksums that fit, as someone would write who means harm."""
 
 
 def normal(seed: int, *shape: int) -> Tensor:
@@ -140,6 +144,46 @@ def read_policy_of_ensemble(folder: Path) -> Any:
     return [str(policy.level), parts_of(policy.belief), policy.decide(torch.ones(1, 2)).probabilities]
 
 
+class Corridor(gymnasium.Env[Any, Any]):
+    """Three numbers are seen, and one of two actions is taken, for ever."""
+
+    observation_space = spaces.Box(-1, 1, (3,))
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Begin."""
+        super().reset(seed=seed)
+        return np.zeros(3, dtype=np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        """Stay."""
+        return np.zeros(3, dtype=np.float32), 0.0, False, False, {}
+
+
+class Pay:
+    """Two models that disagree about the second action."""
+
+    def rewards(self, observations: Any) -> Tensor:
+        """The same everywhere, [2, B, 2]."""
+        return torch.tensor([[0.2, 1.0], [0.2, -0.4]])[:, None].expand(2, len(observations), 2)
+
+
+def make_agent(folder: Path, seed: int) -> None:
+    """An agent that has learned a little."""
+    settings = {"n_steps": 8, "batch_size": 8, "n_epochs": 1, "gamma": 0.9, "seed": seed, "device": "cpu"}
+    agent = KofNPPO("MlpPolicy", Corridor(), Pay(), "1-of-2", policy_kwargs={"net_arch": [4, 3]}, **settings)
+    agent.learn(16).save(folder)
+
+
+def read_agent(folder: Path) -> Any:
+    """Settings, weights, the optimiser's state, the mixture, and what it does."""
+    agent = KofNPPO.load(folder, Corridor(), Pay(), device="cpu")
+    settings = [str(agent.level), agent.gamma, agent.n_steps, agent.n_epochs, agent.seed, agent.num_timesteps]
+    state = [list(entry.values()) for entry in agent.policy.optimizer.state_dict()["state"].values()]
+    parts = [torch.from_numpy(part) for part in agent.mixture.arrays().values()]
+    return [settings, agent.policy.state_dict(), state, parts, agent.probabilities(np.zeros((1, 3), np.float32))]
+
+
 def make_images(ending: str) -> Callable[[Path, int], None]:
     """Twelve made-up digits, as IDX files with this ending."""
 
@@ -188,6 +232,8 @@ KINDS = {
     "images, IDX.gz": Kind(make_images(".gz"), read_images, together=False),
 }
 KINDS |= {
+    "agent": Kind(make_agent, read_agent),
+    "agent, signed again": Kind(make_agent, read_agent, checked=False, signed_again=True),
     "images, plain IDX": Kind(make_images(""), read_images, checked=False, together=False),
     "rewards, .npy": Kind(
         lambda folder, seed: np.save(folder / "rewards.npy", normal(seed, 3, 2, 2).numpy()),

@@ -17,7 +17,7 @@ Rng = np.random.Generator
 Mutation = Callable[[Rng, bytes], bytes]
 
 WRONG: tuple[Any, ...] = (
-    float("nan"), float("inf"), -1, 0, 2**31, 2**63, 10**400, -1e308, 0.1, None, True, "", "x" * 10**5, [], {}, [[]],
+    float("nan"), float("inf"), -1, 0, 2**31, 2**63, 10**300, 10**400, -1e308, 0.1, None, True, "", "x" * 10**5, [], {}, [[]],
     {"a": {}}, "../../../etc/passwd", "/etc/passwd", "a/../b", "\0", "1-of-20", "table", "F16",
 )  # fmt: skip
 """What is put in the place of a value: other types, numbers without end, names that lead elsewhere."""
@@ -212,6 +212,19 @@ def wrong_header(rng: Rng, content: bytes) -> bytes:
     return _rebuilt(_one_of(rng, JSON)(rng, content[8 : 8 + size].rstrip()), content)
 
 
+def wrong_numbers(rng: Rng, content: bytes) -> bytes:
+    """One to four entries of one float tensor exchanged for numbers that are none, or that do not belong there."""
+    (size,) = struct.unpack("<Q", content[:8])
+    header = _header_of(content)
+    kinds = {"F32": np.float32, "F64": np.float64}
+    name = _one_of(rng, [name for name, own in header.items() if own.get("dtype") in kinds])
+    start, end = (8 + size + offset for offset in header[name]["data_offsets"])
+    numbers = np.frombuffer(content[start:end], dtype=kinds[header[name]["dtype"]]).copy()
+    for _ in range(rng.integers(1, 5)):
+        numbers[rng.integers(len(numbers))] = _one_of(rng, (np.nan, np.inf, -np.inf, -1.0, 1e30, 7.0))
+    return content[:start] + numbers.tobytes() + content[end:]
+
+
 SAFETENSORS = (wrong_size, wrong_tensor, wrong_tensor, exchanged_tensors, wrong_header)
 
 
@@ -314,8 +327,10 @@ def within_zip(rng: Rng, content: bytes) -> bytes:
 NPZ = (wrong_entry, within_zip, within_zip, within_zip)
 
 
-def mutations_for(name: str) -> tuple[Mutation, ...]:
-    """Those that fit a file of this name; those of bytes fit all."""
+def mutations_for(name: str, signed_again: bool = False) -> tuple[Mutation, ...]:
+    """Those that fit a file of this name; those of bytes fit all, but leave little that could be signed again."""
+    if signed_again:
+        return JSON if name.endswith(".json") else (*SAFETENSORS, wrong_numbers, wrong_numbers, wrong_numbers)
     if name.endswith(".json"):
         return BYTES + JSON
     if name.endswith(".safetensors"):

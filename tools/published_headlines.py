@@ -160,6 +160,7 @@ HEADLINES = (
         "smaller with smaller k/N",
         "non-obvious",
         _ends(("non-obvious", "fashion", None), INDEX),
+        first=True,
     ),
     Headline(
         "help if available: both tables of familiar digits",
@@ -215,6 +216,7 @@ HEADLINES = (
         "no more with smaller k/N",
         "data-extent-draws",
         _rise_over_draws,
+        first=True,
     ),
     Headline(
         "driving: speed, 1-of-20 ... 20-of-20", "slower with smaller k", "driving", _driving("speed", 2), first=True

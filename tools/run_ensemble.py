@@ -73,6 +73,9 @@ def main() -> None:
     parser.add_argument("--setting", choices=[str(one) for one in Setting], default="main")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="+", help="names of the ensembles to run now; all if not given")
+    parser.add_argument(
+        "--sets", nargs="+", help="sets of images (digits, fashion, letters) to decide on now; all if not given"
+    )
     parser.add_argument("--without-studies", action="store_true", help="no dial, no curve over the number of models")
     parser.add_argument("--data", type=Path, help="folder with image data")
     parser.add_argument("--device", default="auto")
@@ -91,6 +94,7 @@ def main() -> None:
             data=options.data,
             device=resolve_device(options.device),
             only=options.only,
+            sets=options.sets,
             progress=teller,
         )
     finally:

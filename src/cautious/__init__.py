@@ -2,81 +2,140 @@
 
     familiar data --fit--> belief --solve (k-of-N)--> policy --act--> novel states
 
-Public names are imported on first use, so that `import cautious` is quick.
+This file has every public name; what is not here is private. A name is imported on first use, so that `import cautious` is
+quick. `KofNPPO` and what stands beside it need the extra `rl`. `DrivingWorld` and `driving_world` come from `cautious_paper`,
+the reproduction of the paper.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
+
+from cautious.moved import keep_old_names
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "KofN": "cautious.risk",
-    "CVaR": "cautious.risk",
-    "WorstCase": "cautious.risk",
-    "Mean": "cautious.risk",
-    "MeanCVaR": "cautious.risk",
-    "RiskMeasure": "cautious.risk",
-    "TabularMDP": "cautious.mdp.tabular",
-    "UncertainMDP": "cautious.mdp.uncertain",
-    "UncertainSolution": "cautious.solvers.uncertain.solution",
-    "PolicyMixture": "cautious.solvers.uncertain.solution",
-    "Solution": "cautious.solvers.solution",
-    "Certificate": "cautious.solvers.certificate",
-    "RewardEnsemble": "cautious.beliefs.ensemble",
-    "fit_ensemble": "cautious.beliefs.fit",
-    "CautiousPolicy": "cautious.policy.policy",
-    "Decision": "cautious.policy.decision",
-    "FallbackRule": "cautious.policy.fallback",
-    "calibrate": "cautious.policy.calibration",
-    "Calibration": "cautious.policy.calibration",
-    "solve_bandit": "cautious.solvers.solve",
-    "solve_mdp": "cautious.solvers.solve",
-    "optimal_policy": "cautious.solvers.optimal",
-    "KofNPPO": "cautious.rl.kofn_ppo",
-    "driving_world": "cautious_paper.worlds.driving",
-    "DrivingWorld": "cautious_paper.worlds.driving",
-    "DiscretiseObservation": "cautious.mdp.discretize",
-    "solve_exact": "cautious.solvers.exact",
-    "CautiousError": "cautious.errors",
-    "InvalidInputError": "cautious.errors",
+_NAMES = {
+    # How cautious: a level
+    "cautious.risk": ("KofN", "CVaR", "WorstCase", "Mean", "MeanCVaR", "RiskMeasure"),
+    # Worlds
+    "cautious.mdp.tabular": ("TabularMDP",),
+    "cautious.mdp.uncertain": ("UncertainMDP",),
+    "cautious.mdp.coverage": ("Coverage",),
+    "cautious.mdp.discretize": ("DiscretizeObservation",),
+    "cautious_paper.worlds.driving": ("driving_world", "DrivingWorld"),
+    # Beliefs
+    "cautious.beliefs.fit": ("fit_ensemble", "Learner"),
+    "cautious.beliefs.ensemble": ("RewardEnsemble",),
+    "cautious.beliefs.belief": ("Belief", "TableBelief"),
+    "cautious.beliefs.networks.base": ("Network",),
+    "cautious.beliefs.disagreement": ("disagreement", "FamiliarDisagreement"),
+    "cautious.beliefs.diagnostics": ("Diagnosis", "BeliefWarning"),
+    "cautious.beliefs.training.estimate": ("LongTrainingWarning",),
+    "cautious.tables.training_data": ("TableWarning",),
+    "cautious.executors": ("Executor", "open_executor"),
+    # Solvers
+    "cautious.solvers.solve": ("solve_bandit", "solve_mdp"),
+    "cautious.solvers.exact": ("solve_exact",),
+    "cautious.solvers.optimal": ("optimal_policy", "OptimalPolicy"),
+    "cautious.solvers.solution": ("Solution", "Trace"),
+    "cautious.solvers.certificate": ("Certificate",),
+    "cautious.solvers.uncertain.solution": ("UncertainSolution", "UncertainCertificate", "PolicyMixture"),
+    "cautious.types": ("Regime", "Sampling", "Update"),
+    # Policies
+    "cautious.policy.policy": ("CautiousPolicy",),
+    "cautious.policy.decision": ("Decision",),
+    "cautious.policy.fallback": ("FallbackRule",),
+    "cautious.policy.calibration": ("calibrate", "Calibration", "CalibrationWarning"),
+    "cautious.ops.rates": ("smallest_rate",),
+    # Learning from a simulator
+    "cautious.rl.kofn_ppo": ("KofNPPO",),
+    "cautious.rl.belief": ("StepRewards",),
+    "cautious.rl.value": ("Value",),
+    "cautious.rl.environments": ("VectorEnvAdapter",),
+    "cautious.rl.random_stops": ("RandomStops",),
+    # Errors and warnings
+    "cautious.errors": (
+        "CautiousError",
+        "InvalidInputError",
+        "BadFileError",
+        "MissingFileError",
+        "MissingPackageError",
+        "FolderInUseError",
+        "WriteError",
+        "SolverError",
+        "ClusterError",
+        "ClusterWarning",
+        "CoverageWarning",
+        "FewModelsWarning",
+    ),
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
-_EXTRAS = {"KofNPPO"}
+_EXTRAS = {name for name, module in _HOMES.items() if module.startswith("cautious.rl.")}
 """Names that need a package which need not be installed: `from cautious import *` leaves them out."""
+
+_RENAMED = {"DiscretiseObservation": "DiscretizeObservation", "FamiliarSpread": "FamiliarDisagreement"}
 
 __all__ = [*(name for name in _HOMES if name not in _EXTRAS), "__version__"]
 
 if TYPE_CHECKING:
+    from cautious.beliefs.belief import Belief, TableBelief
+    from cautious.beliefs.diagnostics import BeliefWarning, Diagnosis
+    from cautious.beliefs.disagreement import FamiliarDisagreement, disagreement
     from cautious.beliefs.ensemble import RewardEnsemble
-    from cautious.beliefs.fit import fit_ensemble
-    from cautious.errors import CautiousError, InvalidInputError
-    from cautious.mdp.discretize import DiscretiseObservation
+    from cautious.beliefs.fit import Learner, fit_ensemble
+    from cautious.beliefs.networks.base import Network
+    from cautious.beliefs.training.estimate import LongTrainingWarning
+    from cautious.errors import (
+        BadFileError,
+        CautiousError,
+        ClusterError,
+        ClusterWarning,
+        CoverageWarning,
+        FewModelsWarning,
+        FolderInUseError,
+        InvalidInputError,
+        MissingFileError,
+        MissingPackageError,
+        SolverError,
+        WriteError,
+    )
+    from cautious.executors import Executor, open_executor
+    from cautious.mdp.coverage import Coverage
+    from cautious.mdp.discretize import DiscretizeObservation
     from cautious.mdp.tabular import TabularMDP
     from cautious.mdp.uncertain import UncertainMDP
-    from cautious.policy.calibration import Calibration, calibrate
+    from cautious.ops.rates import smallest_rate
+    from cautious.policy.calibration import Calibration, CalibrationWarning, calibrate
     from cautious.policy.decision import Decision
     from cautious.policy.fallback import FallbackRule
     from cautious.policy.policy import CautiousPolicy
     from cautious.risk import CVaR, KofN, Mean, MeanCVaR, RiskMeasure, WorstCase
+    from cautious.rl.belief import StepRewards
+    from cautious.rl.environments import VectorEnvAdapter
     from cautious.rl.kofn_ppo import KofNPPO
+    from cautious.rl.random_stops import RandomStops
+    from cautious.rl.value import Value
     from cautious.solvers.certificate import Certificate
     from cautious.solvers.exact import solve_exact
-    from cautious.solvers.optimal import optimal_policy
-    from cautious.solvers.solution import Solution
+    from cautious.solvers.optimal import OptimalPolicy, optimal_policy
+    from cautious.solvers.solution import Solution, Trace
     from cautious.solvers.solve import solve_bandit, solve_mdp
-    from cautious.solvers.uncertain.solution import PolicyMixture, UncertainSolution
-    from cautious_paper.worlds.driving import DrivingWorld, driving_world
+    from cautious.solvers.uncertain.solution import PolicyMixture, UncertainCertificate, UncertainSolution
+    from cautious.tables.training_data import TableWarning
+    from cautious.types import Regime, Sampling, Update
 
-with contextlib.suppress(ModuleNotFoundError):  # the core works without Gymnasium
-    import cautious_paper.worlds.envs
+keep_old_names()
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name from its home on first use (PEP 562)."""
+    if name in _RENAMED:
+        warnings.warn(f"cautious.{name} is now called {_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+        return __getattr__(_RENAMED[name])
     if name not in _HOMES:
         raise AttributeError(f"module 'cautious' has no attribute {name!r}; it offers {', '.join(sorted(_HOMES))}")
     value = getattr(importlib.import_module(_HOMES[name]), name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -77,6 +78,14 @@ _own = threading.local()
 task of `parallel_map`."""
 
 
+_process = os.getpid()
+
+
+def is_forked() -> bool:
+    """Whether this process was forked from one that had loaded the package: torch may wait for threads that it lacks."""
+    return os.getpid() != _process
+
+
 @contextlib.contextmanager
 def single_thread() -> Iterator[int]:
     """Run this thread's torch operations on one thread; yields the number that torch would have used.
@@ -84,7 +93,8 @@ def single_thread() -> Iterator[int]:
     Torch keeps one number for each thread, one that new threads begin with, and one of the matrix library for all; setting
     the first sets the others, too. So only the last thread to leave restores it: another one in the middle of a factorisation
     would otherwise get more threads, and sum in another order. A thread that left before the last keeps 1 until it leaves
-    as the last itself; until then its 1 is not taken for the usual number.
+    as the last itself; until then its 1 is not taken for the usual number. A forked child keeps 1 for good: with more its torch
+    would wait for threads that only the parent has.
     """
     global _usual, _users
     if getattr(_own, "depth", 0):
@@ -105,8 +115,8 @@ def single_thread() -> Iterator[int]:
         if entered:
             with _lock:
                 _users -= 1
-                _own.lowered = _users > 0
-                if _users == 0:
+                _own.lowered = _users > 0 or is_forked()
+                if not _own.lowered:
                     torch.set_num_threads(_usual)
 
 

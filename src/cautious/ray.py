@@ -29,14 +29,14 @@ import numpy as np
 import ray
 import ray.exceptions
 import torch
+from torch.nn.grad import conv2d_input, conv2d_weight
 
 from cautious.beliefs.training.loop import Training, train, train_shard
-from cautious.beliefs.training.problems import ImageTrainingProblem
-from cautious.beliefs.training.state import MiniBatch, TrainingJob, TrainingProblem, TrainingSettings, TrainState
+from cautious.beliefs.training.state import TrainingJob, TrainingProblem, TrainingSettings, TrainState
 from cautious.errors import CautiousError, ClusterError, ClusterWarning, InvalidInputError
 from cautious.machine import hardware_name, package_versions
 from cautious.parallel import freed_memory_kept, single_threaded
-from cautious.policy.blocks import Piece, Result, Shared
+from cautious.policy.states import Piece, Result, Shared
 from cautious.progress import Progress, TitledProgress, titled
 from cautious.validation import check_device
 
@@ -418,7 +418,7 @@ def release(version: str) -> str:
 @functools.cache
 @single_threaded
 def rounding_fingerprint(device: str) -> str:
-    """A digest of what a device computes in one step of an image network, products, a factorisation, sums and functions.
+    """A digest of what a device computes in a convolution and its gradients, products, a factorisation, sums and functions.
 
     Libraries choose their kernels, and with them the order of their sums, by the kind of CPU; no list of CPU names says which
     kinds round alike, so it is measured. Machines with the same digest round alike in all of these. On a GPU, whose kernels
@@ -427,12 +427,14 @@ def rounding_fingerprint(device: str) -> str:
     if device == "cuda":
         return torch.cuda.get_device_name()
     rng = np.random.default_rng(0)
-    problem = ImageTrainingProblem(rng.integers(256, size=(64, 28, 28), dtype=np.uint8), rng.normal(size=(64, 11)))
-    weights = torch.from_numpy(problem.init(rng).astype(np.float32))[None]
+    images, kernels = (torch.from_numpy(rng.normal(size=size)).float() for size in ((64, 8, 28, 28), (32, 4, 4, 4)))
+    convolved = torch.nn.functional.conv2d(images, kernels, groups=2)  # two models side by side
     matrix, rows = (torch.from_numpy(rng.normal(size=(size, 152))) for size in (152, 67))
     single = rows.float()
     results = [
-        *problem.loss_and_gradient(weights, MiniBatch(torch.arange(64)[None])),
+        convolved,
+        conv2d_weight(images, kernels.shape, convolved, groups=2),
+        conv2d_input(images.shape, kernels, convolved, groups=2),
         rows @ matrix,
         single @ matrix.float(),
         torch.linalg.lu_factor(matrix).LU,

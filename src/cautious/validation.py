@@ -23,6 +23,9 @@ from cautious.types import ArrayLike
 ROUNDING = 1e-12
 """Rows this close to summing to one are taken as they are, so that what is written and read again keeps its bits."""
 
+LARGEST_SHAPE = 2**24
+"""Sizes in a file from this one on are rejected as damaged."""
+
 LARGEST_COUNT = 2**31 - 1
 """No count is larger: sizes and indices stay within 32 bits."""
 
@@ -142,6 +145,11 @@ def _as_numpy(values: Any) -> np.ndarray:
     return np.require(array, dtype=kind, requirements=["C", "W", "A"])
 
 
+def images_are_bytes(images: Any) -> bool:
+    """Whether an array holds bytes."""
+    return getattr(images, "dtype", None) in (torch.uint8, np.dtype(np.uint8)) and not getattr(images, "is_meta", False)
+
+
 def check_device(device: torch.device | str) -> None:
     """Raise unless there is a device of that name that can be used."""
     try:
@@ -253,3 +261,13 @@ def check_distribution(tensor: Tensor, name: str, tolerance: float = 1e-6) -> No
         row = [int(i) for i in off.nonzero()[0]] if off.dim() else []
         where = f" {row}" if row else ""
         raise InvalidInputError(f"{name}: row{where} sums to {total[tuple(row)].item():.9g}; each must sum to 1.")
+
+
+def is_shape(values: Any) -> bool:
+    """Whether a value of a file is the shape of an array: whole numbers above zero, with a product that is not absurd."""
+    return isinstance(values, list) and len(values) > 0 and are_counts(*values) and math.prod(values) < LARGEST_SHAPE
+
+
+def are_counts(*values: Any) -> bool:
+    """Whether all are whole numbers above zero and none is absurdly large."""
+    return all(type(value) is int and 0 < value < LARGEST_SHAPE for value in values)

@@ -8,9 +8,9 @@ from safetensors.torch import save_file
 
 from cautious.beliefs.training import loop as training
 from cautious.beliefs.training.loop import TrainingSettings, adam_step, train
-from cautious.beliefs.training.problems import DrivingTrainingProblem
 from cautious.errors import BadFileError
 from cautious.io.arrays import load_json, load_tensors, save_json, save_tensors
+from cautious_paper.networks.driving_training import DrivingTrainingProblem
 
 SETTINGS = TrainingSettings(num_models=5, num_epochs=3, batch_size=800, learning_rate=1e-3, weight_decay=1e-5)
 

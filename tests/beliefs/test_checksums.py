@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import save_file
 
 from cautious import CautiousPolicy, RewardEnsemble, TabularMDP
-from cautious.beliefs.ensemble import SHIPPED
 from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.errors import BadFileError, CautiousError
 from cautious.io.arrays import checksum_of, load_json, load_tensors, save_json, save_tensors
+from cautious_paper.beliefs import SHIPPED
 
 TENSORS = {"weights": torch.arange(6.0).reshape(2, 3), "none": torch.zeros(0, 2), "one": torch.tensor(7)}
 STAMP = re.compile("-[0-9a-f]{16}")

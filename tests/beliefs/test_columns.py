@@ -135,8 +135,8 @@ def test_new_rows_with_gaps_are_all_named(tmp_path):
         "36.5 to 39 in training). Fill in what is missing, or leave these rows out."
     )
     rows = columns.read(new)
-    assert rows.usable.tolist() == [False, False, True, False, False]
-    assert rows.states[rows.usable].tolist() == [[38, 1, 0]]
+    assert rows.problems.usable.tolist() == [False, False, True, False, False]
+    assert rows.states.tolist() == [[38, 1, 0]]
 
 
 def test_headings_may_hold_what_is_between_others(tmp_path):
@@ -247,8 +247,8 @@ def test_empty_cells_can_be_learned_as_such(tmp_path):
     assert rewards.nan_to_num(9).tolist() == [[1, 9], [9, 0], [1, 9], [0.5, 9]]
     new = read_table(written(tmp_path, "site,x\n,2\nsouth,\nsouth,?\n", "new.csv"))
     rows = learned.schema.read(new)
-    assert rows.usable.tolist() == [True, True, False]
-    assert rows.states[:2].tolist() == [[2, 0, 0, 0, 1], [pytest.approx(mean), 1, 0, 1, 0]]
+    assert rows.problems.usable.tolist() == [True, True, False]
+    assert rows.states.tolist() == [[2, 0, 0, 0, 1], [pytest.approx(mean), 1, 0, 1, 0]]
 
 
 def test_a_log_without_a_whole_row_says_so(tmp_path):

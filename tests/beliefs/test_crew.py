@@ -13,7 +13,7 @@ from cautious.beliefs.training.loop import (
     train,
     train_shard,
 )
-from cautious.beliefs.training.problems import DrivingTrainingProblem
+from cautious_paper.networks.driving_training import DrivingTrainingProblem
 
 SETTINGS = TrainingSettings(num_models=40, num_epochs=2, batch_size=800, learning_rate=1e-3, weight_decay=1e-5)
 

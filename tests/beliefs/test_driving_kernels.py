@@ -13,15 +13,15 @@ import torch
 
 from cautious.beliefs.training import loop as training
 from cautious.beliefs.training.loop import train, train_plainly
-from cautious.beliefs.training.problems import DrivingTrainingProblem
 from cautious.beliefs.training.state import TrainingSettings, TrainState
+from cautious_paper.networks.driving_training import DrivingTrainingProblem
 
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 
 INTERPRETED = """
 import torch
-from cautious.beliefs.training.problems import DrivingTrainingProblem
+from cautious_paper.networks.driving_training import DrivingTrainingProblem
 from cautious_paper.kernels.driving.fused import FusedDrivingTraining
 from cautious.beliefs.training.state import TrainState, TrainingSettings
 from cautious.beliefs.training.loop import train_plainly

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from cautious import fit_ensemble
-from cautious.beliefs.fit import _training_problem
+from cautious.beliefs.fit import VectorLearner
 from cautious.beliefs.training import estimate
 from cautious.beliefs.training.estimate import LongTrainingWarning, advice, is_large, training_seconds
 from cautious.beliefs.training.loop import TrainingJob
@@ -22,7 +22,7 @@ from cautious.cli.main import main
 def job(num_rows: int, num_epochs: int, batch_size: int = 64) -> TrainingJob:
     rng = np.random.default_rng(0)
     states, rewards = (torch.from_numpy(rng.normal(size=(num_rows, size))) for size in (6, 3))
-    problem = _training_problem("vector", states, rewards, None)
+    problem = VectorLearner().problem(states, rewards, None, each_action=False)
     return TrainingJob(problem, TrainingSettings(32, num_epochs, batch_size, 0.01), torch.device("cpu"))
 
 

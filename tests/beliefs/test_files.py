@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import io
+import os
 import struct
 import zipfile
 
@@ -113,3 +115,27 @@ def test_zip_entries_that_cannot_be_unpacked_are_named(tmp_path, field, value):
     (tmp_path / "x.npz").write_bytes(content)
     with pytest.raises(BadFileError, match=r"x\.npz: not a complete \.npz file of numbers"):
         load_npz(tmp_path / "x.npz", ["inputs"])
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "1e400", "-" + "9" * 400, "9" * 5000])
+def test_numbers_without_end_are_refused(tmp_path, number):
+    path = tmp_path / "x.json"
+    path.write_text(f'{{"a": {number}}}')
+    with pytest.raises(BadFileError, match=r"x\.json: not a complete JSON file"):
+        load_json(path)
+
+
+def test_a_file_that_may_not_be_read_is_not_called_truncated(tmp_path, monkeypatch):
+    """By a stand-in for the system's refusal, which an administrator never meets."""
+    path = tmp_path / "x.json"
+    save_json(path, {"a": 1})
+    for number, says in ((errno.EACCES, "Permission denied"), (errno.EIO, "Input/output error")):
+
+        def refuse(self, mode="r", *args, number=number, **kwargs):
+            raise OSError(number, os.strerror(number))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(path), "open", refuse)
+            for load in (load_json, load_tensors):
+                with pytest.raises(BadFileError, match=rf"x\.json: could not be read \({says}\); make it readable"):
+                    load(path)

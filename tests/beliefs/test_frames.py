@@ -99,12 +99,12 @@ def test_a_frame_of_numbers_is_learned_as_its_array(states):
 
 
 def test_names_are_kept_in_files(states, belief, tmp_path):
-    CautiousPolicy(belief, "1-of-6", fallback="ask").save(tmp_path / "policy")
+    CautiousPolicy(belief, "1-of-6", bad_rows_action="ask").save(tmp_path / "policy")
     policy = CautiousPolicy.load(tmp_path / "policy")
     assert policy.belief.columns == belief.columns
     assert policy.belief.actions == ("rest", "pill", "ask")
-    assert policy.fallback == 2
-    assert repr(policy) == "CautiousPolicy(1-of-6, 6 models, 3 actions, fallback ask)"
+    assert policy.bad_rows_action == 2
+    assert repr(policy) == "CautiousPolicy(1-of-6, 6 models, 3 actions, bad rows get ask)"
     assert repr(belief) == "RewardEnsemble(6 models, 3 actions (rest, pill, ask), temperature, pulse, site)"
     assert FallbackRule(policy.belief, "ask").action == 2
 

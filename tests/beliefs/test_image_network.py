@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from cautious.beliefs.training.loop import TrainingSettings, train
-from cautious.beliefs.training.problems import ImageTrainingProblem
 from cautious.beliefs.training.state import MiniBatch
 from cautious.errors import InvalidInputError
 from cautious_paper.networks.image import ImageNetwork, as_images
+from cautious_paper.networks.image_training import ImageTrainingProblem
 from cautious_paper.worlds.image_tasks import ask_for_help_rewards, help_if_available_rewards, index_loss_weights
 
 

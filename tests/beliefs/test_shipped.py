@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from cautious import CautiousPolicy, RewardEnsemble, driving_world
-from cautious.beliefs.ensemble import SHIPPED
 from cautious.errors import InvalidInputError, MissingFileError
+from cautious_paper.beliefs import SHIPPED
 from cautious_paper.experiments.demos.first_decisions import LEVELS, first_decisions
 from cautious_paper.worlds.data import load_images
 from cautious_paper.worlds.data.find import EMBEDDED

@@ -15,7 +15,6 @@ from cautious.beliefs.diagnostics import diagnose
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.training import loop as training
 from cautious.beliefs.training.loop import TrainingSettings, TrainState, adam_step, shuffles, train
-from cautious.beliefs.training.problems import DrivingTrainingProblem
 from cautious.beliefs.training.state import MiniBatch
 from cautious.errors import BadFileError, InvalidInputError, WriteError
 from cautious.io.arrays import load_json, save_json
@@ -26,8 +25,10 @@ from cautious_paper.networks.driving import (
     DrivingNetwork,
     backward,
     forward,
+    pair_rewards,
     split_driving_parameters,
 )
+from cautious_paper.networks.driving_training import DrivingTrainingProblem
 from cautious_paper.worlds.driving import driving_world
 from cautious_paper.worlds.driving_rules import network_image
 
@@ -284,7 +285,7 @@ class TestEnsemble:
         world = driving_world(True, 0.3)
         ensemble = RewardEnsemble(DrivingNetwork(), train(network, SETTINGS).parameters, torch.zeros(5), {})
         pairs = {tuple(pair): index for index, pair in enumerate(world.every_pair.tolist())}
-        by_pair, rewards = ensemble.pair_rewards(world).double(), ensemble.rewards(world)
+        by_pair, rewards = pair_rewards(ensemble, world).double(), ensemble.rewards(world)
         transitions = world.mdp.transitions.to_dense()
         for state, action in ((world.index((2, 3, None, None)), 4), (world.index((1, 1, (0, 1), None)), 2)):
             expected = sum(
@@ -312,7 +313,7 @@ class TestEnsemble:
 
     def test_only_driving_speaks_of_pairs(self):
         with pytest.raises(InvalidInputError, match="driving"):
-            RewardEnsemble.load("ask-for-help").pair_rewards(driving_world())
+            pair_rewards(RewardEnsemble.load("ask-for-help"), driving_world())
 
 
 def test_backward_is_linear_in_the_slope(network):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cautious import RewardEnsemble, fit_ensemble
-from cautious.beliefs.fit import _training_problem
+from cautious.beliefs.fit import VectorLearner
 from cautious.beliefs.networks.base import restored
 from cautious.beliefs.networks.vector import Standardizer, VectorNetwork
 from cautious.errors import BadFileError
@@ -100,7 +100,9 @@ def test_features_in_float32_have_the_same_bits_in_float64(problem):
 def test_unfinished_work_belongs_to_its_units(generator):
     """States that differ by a shift are the same to the network, but not to whoever asks later."""
     states, rewards = (torch.randint(-8, 8, (32, count), generator=generator).float() for count in (4, 2))
-    problems = [_training_problem("vector", *data, None) for data in ((states, rewards), (states + 16, rewards))]
+    problems = [
+        VectorLearner().problem(*data, None, each_action=False) for data in ((states, rewards), (states + 16, rewards))
+    ]
     assert torch.equal(problems[0]._inputs, problems[1]._inputs)
     assert problems[0].fingerprint != problems[1].fingerprint
 

@@ -115,7 +115,7 @@ def test_a_fallback_action_for_them(here, capsys):
     found = decisions("solved")
     for column in ("decided 1-of-6", "decided 6-of-6", "decided with fallback"):
         assert [row[column] for row in found if row["not judged"]] == ["refer"] * 5
-    policy = CautiousPolicy(RewardEnsemble.load(here), "1-of-6", fallback="refer")
+    policy = CautiousPolicy(RewardEnsemble.load(here), "1-of-6", bad_rows_action="refer")
     frame = policy.decide(pd.read_csv("new.csv")).to_frame()
     assert frame["action"].tolist() == [row["decided 1-of-6"] for row in found]
     assert frame["reason"].ne("").tolist() == [bool(row["not judged"]) for row in found]
@@ -291,3 +291,21 @@ def test_bounds_of_levels_are_not_taken_for_those_of_rows(here: Path):
 def test_the_fallback_action_by_its_number(here: Path):
     main(["solve", "--belief", str(here), "--states", "new.csv", "--level", "1-of-3", "--fallback", "1", "--out", "a"])
     assert decisions("a")[1]["decided 1-of-3"] == RewardEnsemble.load(here).actions[1]
+
+
+def test_an_action_for_bad_rows_alone(here: Path, capsys):
+    """Without a rule that takes it elsewhere; and beside a rule with another action."""
+    solve = ["solve", "--belief", str(here), "--states", "new.csv", "--level", "1-of-6", "--bad-rows-action", "refer"]
+    main([*solve, "--out", "a"])
+    assert f"{SAID} They get the action refer." in " ".join(capsys.readouterr().out.split())
+    found = decisions("a")
+    assert [row["decided 1-of-6"] for row in found if row["not judged"]] == ["refer"] * 5
+    assert "decided with fallback" not in found[0]
+    main([*solve, "--fallback", "rest", "--threshold", "1e9", "--out", "b"])
+    both = decisions("b")
+    assert [row["decided 1-of-6"] for row in both] == [row["decided 1-of-6"] for row in found]
+    assert [row["decided with fallback"] for row in both if row["not judged"]] == ["rest"] * 5
+    with pytest.raises(SystemExit) as stop:
+        main([*solve[:-1], "none", "--out", "c"])
+    assert stop.value.code == 2
+    assert "--bad-rows-action 'none' is not known" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -79,3 +80,51 @@ def test_solve_notices_that_it_cannot_write_before_it_solves(tmp_path, monkeypat
         main(["solve", "--rewards", str(tmp_path / "rewards.npy"), "--level", "1-of-2", "--out", "/proc/solution"])
     assert stop.value.code == 2
     assert "/proc/solution: could not be written" in capsys.readouterr().err
+
+
+def shell(line, folder, **environment):
+    """A line of a shell that fails where any part of a pipe fails."""
+    line = line.replace("cautious ", f"{sys.executable} -m cautious ")
+    call = ["bash", "-o", "pipefail", "-c", line]
+    return subprocess.run(
+        call, cwd=folder, capture_output=True, text=True, env={**os.environ, **environment}, timeout=120
+    )
+
+
+@pytest.fixture
+def rewards(tmp_path):
+    np.save(tmp_path / "rewards.npy", np.eye(3)[:, None])
+    return "cautious solve --rewards rewards.npy --level 1-of-2 --iterations 2"
+
+
+def test_help_into_a_pipe_that_closes_prints_no_traceback(tmp_path):
+    done = shell("cautious --help | head -1", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: cautious")
+
+
+@pytest.mark.parametrize("to", ["| true", ">&-", ">&- 2>&-", "2>/dev/full"])
+def test_work_is_done_whoever_listens(rewards, tmp_path, to):
+    done = shell(f"{rewards} {to}", tmp_path)
+    assert (done.returncode, done.stderr.replace("solving: 50 %\nsolving: 100 %\n", "")) == (0, "")
+    assert (tmp_path / "solution" / "certificate.json").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_an_output_that_is_full_is_named_after_the_work(rewards, tmp_path):
+    for line in ("cautious --help", rewards):
+        done = shell(f"{line} >/dev/full", tmp_path)
+        assert done.returncode == 1
+        said = done.stderr.splitlines()
+        assert said[-1] == "error: standard output could not be written (No space left on device)."
+        assert "Traceback" not in done.stderr
+    assert (tmp_path / "solution" / "certificate.json").exists()
+
+
+def test_a_width_of_no_columns_is_no_width(rewards, tmp_path):
+    assert "certificate.json" in shell(rewards, tmp_path, COLUMNS="0").stdout
+
+
+def test_errors_keep_their_status_where_nothing_can_be_printed(tmp_path):
+    assert shell("cautious solve --rewards nowhere.npy --level 1-of-2 >/dev/full", tmp_path).returncode == 2
+    assert shell("cautious solve --unheard-of >/dev/full 2>&1", tmp_path).returncode == 2

@@ -21,13 +21,15 @@ from ray_processes import processes, wait_until
 from cautious import CautiousPolicy, KofN, fit_ensemble
 from cautious.beliefs.networks.module import ModuleNetwork
 from cautious.beliefs.training.loop import train
-from cautious.beliefs.training.problems import DrivingTrainingProblem, ImageTrainingProblem, ModuleTrainingProblem
+from cautious.beliefs.training.problems import ModuleTrainingProblem
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import ClusterError, ClusterWarning, InvalidInputError
 from cautious.ray import rounding_fingerprint
 from cautious_paper.experiments.images.image_experiment import run_images
 from cautious_paper.experiments.images.settings import image_experiment_at
 from cautious_paper.experiments.store import Store
+from cautious_paper.networks.driving_training import DrivingTrainingProblem
+from cautious_paper.networks.image_training import ImageTrainingProblem
 from cautious_paper.worlds.driving import driving_world
 
 ray = pytest.importorskip("ray")
@@ -340,7 +342,7 @@ def test_a_belief_and_its_decisions_on_a_cluster(executor, monkeypatch):
     assert torch.equal(here.parameters, there.parameters)
     assert torch.equal(here.prior.heights, there.prior.heights)
     levels, rows = [KofN(1, 20), KofN(5, 10)], 3 * rng.normal(size=(130, 3))
-    monkeypatch.setattr("cautious.policy.blocks.ROWS_PER_PIECE", 50)
+    monkeypatch.setattr("cautious.policy.states.ROWS_PER_PIECE", 50)
     told = []
     policy = CautiousPolicy(there, levels[0])
     elsewhere = policy.solve_rows(rows, levels, lambda *now: told.append(now), executor)

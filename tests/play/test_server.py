@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import signal
@@ -9,10 +10,13 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
 from cautious.errors import CautiousError
+from cautious_paper.play import server as server_module
 from cautious_paper.play.server import STATIC, PlayServer, files_of, own_hosts
 
 MEGABYTE = 1e6
@@ -26,6 +30,14 @@ def ask(server, path="/", method="GET", host=None):
     body = answer.read()
     connection.close()
     return answer, body
+
+
+@contextlib.contextmanager
+def serving():
+    with PlayServer(0) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        yield server
+        server.shutdown()
 
 
 def test_it_hands_out_the_page_and_its_weights(server):
@@ -164,3 +176,62 @@ def test_the_command_says_which_port_is_in_use():
     assert done.returncode == 2
     assert f"--port {port} is in use" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_request_that_comes_byte_by_byte_is_cut_off(monkeypatch):
+    """Each byte is in time, the whole is not; the usual limit of the library is for each read."""
+    monkeypatch.setattr(server_module, "SECONDS_PER_REQUEST", 0.6)
+    with serving() as server, socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as slow:
+        began, ended = time.monotonic(), None
+        slow.sendall(b"GET / HTTP/1.1\r\nX: ")
+        slow.settimeout(0.1)
+        while ended is None and time.monotonic() - began < 8:
+            try:
+                slow.sendall(b"x")
+                if slow.recv(1000) == b"":
+                    ended = time.monotonic() - began
+            except TimeoutError:
+                pass
+            except OSError:
+                ended = time.monotonic() - began
+        assert ended is not None
+        assert ended < 5
+        assert ask(server)[0].status == 200
+
+
+def test_connections_beyond_the_most_are_closed_at_once(monkeypatch):
+    monkeypatch.setattr(server_module, "MOST_CONNECTIONS", 3)
+    with serving() as server, contextlib.ExitStack() as held:
+        for _ in range(3):
+            held.enter_context(socket.create_connection(("127.0.0.1", server.server_port), timeout=10))
+        with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as further:
+            assert further.recv(10) == b""
+        held.close()
+        for _ in range(100):  # until the three threads are gone
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if ask(server)[0].status == 200:
+                    return
+            time.sleep(0.1)
+        pytest.fail("no connection is accepted any more")
+
+
+FEW_DESCRIPTORS = """
+import resource, socket, threading, time
+from cautious_paper.play.server import PlayServer
+with PlayServer(0) as server:
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    held = [socket.socket() for _ in range(20)]
+    fewest = max(one.fileno() for one in held) + 1
+    resource.setrlimit(resource.RLIMIT_NOFILE, (fewest, fewest))
+    held.pop(7).connect(("127.0.0.1", server.server_port))  # accepted by the system, and no number is left for the server
+    taken = socket.socket()
+    before = time.process_time()
+    time.sleep(2)
+    print(time.process_time() - before)
+"""
+
+
+def test_few_file_descriptors_do_not_make_it_spin():
+    call = [sys.executable, "-c", FEW_DESCRIPTORS]
+    spent = subprocess.run(call, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert float(spent) < 0.5

@@ -44,7 +44,7 @@ def test_an_error_names_all_of_them(belief):
         "column 'x' is too large in row 5 (1e+30)",
         "column 'y' is not finite in row 6 ('inf')",
         "column 'y' is empty in row 7",
-        "fallback=...",
+        "bad_rows_action=...",
         "allow_undecided=True",
     ):
         assert part in said
@@ -74,7 +74,7 @@ def test_the_others_are_decided_as_if_alone(belief):
 
 
 def test_a_fallback_action_for_them(belief, tmp_path):
-    policy = CautiousPolicy(belief, "1-of-6", fallback="ask")
+    policy = CautiousPolicy(belief, "1-of-6", bad_rows_action="ask")
     decision = policy.decide(ROWS)
     assert decision.names == ["go", *["ask"] * 3, "stop", *["ask"] * 3]
     assert decision.probabilities[BAD].tolist() == [[0, 0, 1]] * 6
@@ -86,9 +86,9 @@ def test_a_fallback_action_for_them(belief, tmp_path):
     policy.save(tmp_path)
     assert CautiousPolicy.load(tmp_path).decide(ROWS).names == decision.names
     with pytest.raises(InvalidInputError, match="choose one of 'go', 'stop', 'ask'"):
-        CautiousPolicy(belief, "1-of-6", fallback="run")
-    with pytest.raises(InvalidInputError, match="fallback=3: there are 3 actions"):
-        CautiousPolicy(belief, "1-of-6", fallback=3)
+        CautiousPolicy(belief, "1-of-6", bad_rows_action="run")
+    with pytest.raises(InvalidInputError, match="bad_rows_action=3: there are 3 actions"):
+        CautiousPolicy(belief, "1-of-6", bad_rows_action=3)
 
 
 def test_a_fallback_rule_takes_its_action_there(belief):
@@ -104,14 +104,14 @@ def test_a_fallback_rule_takes_its_action_there(belief):
 
 def test_a_batch_of_bad_rows_alone(belief):
     rows = {name: [cells[row] for row in BAD] for name, cells in ROWS.items()}
-    assert CautiousPolicy(belief, "1-of-6", fallback=2).decide(rows).names == ["ask"] * 6
+    assert CautiousPolicy(belief, "1-of-6", bad_rows_action=2).decide(rows).names == ["ask"] * 6
     assert CautiousPolicy(belief, "1-of-6").decide(rows, allow_undecided=True).undecided.all()
     assert FallbackRule(belief, 2).decide(rows).names == ["ask"] * 6
 
 
 def test_arrays_too(belief):
     array = np.array([[1.0, 0.5], [NAN, 0.5], [-1.0, 0.5], [0.5, np.inf], [1e36, 0.5]])
-    decision = CautiousPolicy(belief, "1-of-6", fallback=2).decide(array)
+    decision = CautiousPolicy(belief, "1-of-6", bad_rows_action=2).decide(array)
     assert decision.names == ["go", "ask", "stop", "ask", "ask"]
     assert decision.reasons == (
         "",
@@ -143,7 +143,30 @@ def test_a_number_that_overflows_is_named_without_names_too():
 
 
 def test_a_policy_in_a_world_or_of_an_array_has_no_such_rows():
-    policy = CautiousPolicy(torch.rand(4, 3, 2), "1-of-2", fallback=1)
+    policy = CautiousPolicy(torch.rand(4, 3, 2), "1-of-2", bad_rows_action=1)
     assert not policy.decide([0, 2], allow_undecided=True).undecided.any()
     with pytest.raises(InvalidInputError, match="allow_undecided='no' must be True or False"):
         policy.decide([0], allow_undecided="no")
+
+
+def test_the_old_name_of_the_action_still_works_and_warns(belief):
+    with pytest.warns(DeprecationWarning, match="bad_rows_action"):
+        policy = CautiousPolicy(belief, "1-of-6", fallback="ask")
+    assert (policy.bad_rows_action, policy.fallback) == (2, 2)
+
+
+def test_several_levels_are_decided_in_one_call(belief):
+    levels = ["1-of-6", "6-of-6"]
+    together = CautiousPolicy(belief, "3-of-6", bad_rows_action="ask").decide_at(levels, ROWS)
+    for level, found in zip(levels, together, strict=True):
+        alone = CautiousPolicy(belief, level, bad_rows_action="ask").decide(ROWS)
+        assert found.names == alone.names
+        for part in ("probabilities", "caution", "gap", "value"):
+            assert torch.equal(getattr(found, part).nan_to_num(9), getattr(alone, part).nan_to_num(9))
+    usual = together[0].as_usual()
+    assert usual.names == [None if name == "ask" else name for name in together[1].names]
+    assert not usual.caution.nan_to_num().any()
+    judged = together[0].judged
+    returns = (together[0].opinions()[:, judged].double() * together[0].probabilities[judged]).sum(dim=-1).T
+    exact = CautiousPolicy(belief, "1-of-6").level.value(returns)
+    torch.testing.assert_close(together[0].value[judged], exact, atol=1e-12, rtol=0)

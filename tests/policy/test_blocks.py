@@ -8,7 +8,7 @@ import torch
 
 from cautious import CautiousPolicy, KofN, fit_ensemble
 from cautious.errors import InvalidInputError
-from cautious.policy import blocks
+from cautious.policy import states
 
 LEVELS = [KofN(1, 20), KofN(5, 10), KofN(3, 3)]
 
@@ -23,8 +23,8 @@ def policy():
 def test_blocks_give_what_one_call_gives(policy, monkeypatch):
     rows = 3 * np.random.default_rng(1).normal(size=(150, 4))
     whole = policy.solve_rows(rows, LEVELS)
-    monkeypatch.setattr("cautious.policy.policy.ROWS_PER_BLOCK", 40)
-    monkeypatch.setattr(blocks, "ROWS_PER_BLOCK", 40)
+
+    monkeypatch.setattr(states, "ROWS_PER_BLOCK", 40)
     told = []
     for ours, expected in zip(policy.solve_rows(rows, LEVELS, lambda *now: told.append(now)), whole, strict=True):
         assert torch.equal(ours, expected)
@@ -42,8 +42,8 @@ def test_blocks_give_what_one_call_gives(policy, monkeypatch):
 
 @pytest.mark.parametrize("size", [40, 1024])
 def test_rows_that_overflow_have_their_own_numbers(policy, monkeypatch, size):
-    monkeypatch.setattr("cautious.policy.policy.ROWS_PER_BLOCK", size)
-    monkeypatch.setattr(blocks, "ROWS_PER_BLOCK", size)
+
+    monkeypatch.setattr(states, "ROWS_PER_BLOCK", size)
     rows = np.random.default_rng(1).normal(size=(150, 4))
     whole = policy.solve_rows(rows, LEVELS)
     bad = [7, *range(40, 80), 133]  # one block of bad rows alone
@@ -61,8 +61,8 @@ def test_rows_that_overflow_have_their_own_numbers(policy, monkeypatch, size):
 
 
 def test_an_interrupt_ends_between_blocks(policy, monkeypatch):
-    monkeypatch.setattr("cautious.policy.policy.ROWS_PER_BLOCK", 10)
-    monkeypatch.setattr(blocks, "ROWS_PER_BLOCK", 10)
+
+    monkeypatch.setattr(states, "ROWS_PER_BLOCK", 10)
 
     def stop(done: int, total: int) -> None:
         if done:

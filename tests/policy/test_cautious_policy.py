@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+import cautious_paper.worlds  # noqa: F401  (registers the ids)
 from cautious import CautiousPolicy, KofN, RewardEnsemble, TabularMDP, fit_ensemble, solve_exact, solve_mdp
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.io.arrays import CHECKSUM, load_json, save_json

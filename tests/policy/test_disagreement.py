@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from cautious import CautiousPolicy, Decision, RewardEnsemble, TabularMDP, fit_ensemble
-from cautious.beliefs.familiar_spread import FamiliarSpread, in_units_of
+from cautious.beliefs.disagreement import FamiliarDisagreement, disagreement, in_units_of
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.io.arrays import load_json, save_json
-from cautious.ops.disagreement import model_spread
 from cautious.policy.decision import departs, spread_of
 
 
@@ -76,7 +75,7 @@ def test_a_belief_without_familiar_states_has_the_unit_of_its_rewards(belief, tm
     again = RewardEnsemble.load(tmp_path)
     assert again.familiar is None
     states = cases(5, 5)
-    expected = model_spread(belief.rewards(states))
+    expected = disagreement(belief.rewards(states))
     assert torch.equal(CautiousPolicy(again, "1-of-5").decide(states).disagreement, expected)
 
 
@@ -115,18 +114,18 @@ def test_in_an_mdp_it_is_about_each_states_rewards():
 
 def test_more_states_than_a_file_should_hold_are_thinned_evenly():
     spreads = torch.arange(5000.0)
-    kept = FamiliarSpread.of(spreads)
+    kept = FamiliarDisagreement.of(spreads)
     assert len(kept.spreads) == 1000
-    assert kept.unit == pytest.approx(FamiliarSpread(tuple(spreads.tolist())).unit, rel=0.01)
+    assert kept.unit == pytest.approx(FamiliarDisagreement(tuple(spreads.tolist())).unit, rel=0.01)
 
 
 def test_models_that_agree_on_everything_familiar_have_no_finite_unit():
-    unit = FamiliarSpread((0.0,) * 6)
+    unit = FamiliarDisagreement((0.0,) * 6)
     assert in_units_of(unit, torch.tensor([0.0, 0.1])).tolist() == [0, float("inf")]
 
 
 def test_a_share_has_its_threshold():
-    spread = FamiliarSpread(tuple(float(n) for n in range(1, 100)))  # the 95th of 99 is the unit
+    spread = FamiliarDisagreement(tuple(float(n) for n in range(1, 100)))  # the 95th of 99 is the unit
     assert spread.threshold(0.05) == pytest.approx(1)
     assert spread.threshold(0.2) == pytest.approx(80 / 95)
     with pytest.raises(InvalidInputError, match="at_most=1"):
@@ -142,7 +141,7 @@ def test_rewards_from_a_stream_have_the_same_spread(generator):
         def rewards_for(self, indices):
             return rewards[indices]
 
-    assert torch.allclose(spread_of(Source()), model_spread(rewards))
+    assert torch.allclose(spread_of(Source()), disagreement(rewards))
 
 
 def test_an_action_departs_if_it_is_none_of_the_ordinary_ones():
@@ -163,7 +162,9 @@ def test_too_few_familiar_states_are_refused():
 
 
 def test_a_decision_made_by_hand_says_that_it_does_not_know():
-    decision = Decision(torch.tensor([0]), torch.ones(1, 1), torch.zeros(1), torch.ones(1, 1), torch.ones(2, 1, 1))
+    decision = Decision(
+        torch.tensor([0]), torch.ones(1, 1), torch.zeros(1), torch.ones(1, 1), lambda: torch.ones(2, 1, 1)
+    )
     assert decision.disagreement.isnan()
     assert decision.opinions().shape == (2, 1, 1)
 

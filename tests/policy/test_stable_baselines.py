@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import cautious_paper.worlds  # noqa: F401  (registers the ids)
 from cautious import CautiousPolicy, RewardEnsemble, driving_world
 from cautious_paper.networks.image import ImageNetwork
 

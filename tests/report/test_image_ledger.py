@@ -190,6 +190,21 @@ def test_a_subset_of_the_letters_is_said(tmp_path):
     assert "letters" not in found["NO2"].numbers
 
 
+def test_claims_say_on_which_letters_their_own_stages_decided(tmp_path):
+    run = bearing_out(tmp_path, "ask-for-help")
+    for variant, kind in (
+        ("help-0.25", {"num_images": 20_800, "edition": "rebuilt"}),
+        ("help-0.1", {"num_images": 3_128}),
+        ("help-0.5", {"num_images": 20_800, "edition": "official"}),
+    ):
+        stage = f"{variant}-letters"
+        run.store.save(stage, run.store.numbers(stage) | kind, run.store.arrays(stage))
+    found = verdicts(run)
+    assert found["AH4"].numbers.endswith("(on 20,800 letters, 14,800 of them the paper's)")
+    for words in ("20,800 letters, 14,800", "on 3,128 letters, not the paper's", "on the paper's 20,800 letters"):
+        assert words in found["AH8, letters"].numbers
+
+
 @pytest.mark.parametrize("task", ROWS)
 def test_missing_stages_are_named(task, tmp_path):
     run = bearing_out(tmp_path, task)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
 import pytest
 import torch
-from published_claims import claim_results, counted, ledger_beside
+from published_claims import CLAIMS, claim_results, counted, ledger_beside
+from published_pages import pages
 
 from cautious.types import Regime
 from cautious_paper.experiments.store import Store
@@ -17,24 +19,34 @@ from cautious_paper.report.report_spec import figures_of, tables_of
 
 RESULTS = Path(__file__).parents[2] / "results"
 DOCS = RESULTS.parent / "docs"
-PAGES = ("results.md", "results-tables.md", "results-small.md")
 RUNS = sorted(path.parent.name for path in RESULTS.glob("*/manifest.json"))
 
 pytestmark = pytest.mark.skipif(not RUNS, reason="this copy of the source has no results/")
 
 
+@functools.cache
+def whole() -> str:
+    """All the pages that are built from the runs."""
+    return "".join(pages({name: Store.open(RESULTS / name) for name in RUNS}).values())
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_a_published_run_is_judged_as_the_page_says(name: str):
-    page = "".join((DOCS / each).read_text(encoding="utf-8") for each in PAGES)
+    page = whole()
     runs = {each: Store.open(RESULTS / each) for each in {name, "data-extent"}}
     assert tables_of(runs[name])
     for verdict in ledger_beside(runs, name):
         assert f"| {verdict.claim} | {verdict.says} | **{verdict.word}** | {verdict.numbers} |" in page
 
 
-def test_the_page_counts_the_claims_as_they_are_judged():
-    runs = {name: Store.open(RESULTS / name) for name in RUNS}
-    assert f"**{counted(claim_results(runs))}.**" in (DOCS / "results.md").read_text(encoding="utf-8")
+def test_the_pages_count_the_claims_as_they_are_judged():
+    results = claim_results({name: Store.open(RESULTS / name) for name in RUNS})
+    for page in (DOCS / "results.md", DOCS.parent / "README.md"):
+        assert f"**{counted(results)}**" in page.read_text(encoding="utf-8")
+    by_hand = (DOCS / "results.md").read_text(encoding="utf-8")
+    for result in results:
+        assert f"| {result.id} | {CLAIMS[result.id]} | {result.word} |" in by_hand
+        assert result.word == "reproduced" or f"| {result.id}" in by_hand.split("## Not reproduced")[1]
 
 
 def test_earlier_runs_have_the_printed_rewards():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+import published_pages
 import pytest
 import torch
 from fake_runs import bearing_out
@@ -21,7 +22,8 @@ def tool(tmp_path, monkeypatch):
     spec = importlib.util.spec_from_file_location("publish_results", PATH)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "RESULTS", tmp_path / "results")
+    for each in (module, published_pages):
+        monkeypatch.setattr(each, "RESULTS", tmp_path / "results")
     return module
 
 
@@ -39,13 +41,12 @@ def test_a_published_run_reads_as_the_run_without_its_letters(tool, tmp_path):
     assert ledger_of(copy) == ledger_of(store)
 
 
-def test_the_pages_open_with_a_summary_and_small_runs_have_their_own(tool, tmp_path, monkeypatch):
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    monkeypatch.setattr(tool, "DOCS", docs)
+def test_ledgers_open_with_a_summary_and_small_runs_have_their_own_page(tool, tmp_path, monkeypatch):
+    monkeypatch.setattr(tool, "DOCS", tmp_path)
     monkeypatch.setattr(tool, "README", tmp_path / "README.md")
-    for page, marks in ((docs / "deviations.md", tool.UNIT_MARKS), (tool.README, tool.RESULT_MARKS)):
-        page.write_text(f"before\n{marks[0]}\nan old table\n{marks[1]}\nafter\n")
+    quoting = (tmp_path / "results.md", tool.README)
+    for page in quoting:
+        page.write_text(f"before\n{tool.MARKS[0]}\nan old table\n{tool.MARKS[1]}\nafter\n")
     for name, task, options in (
         ("help-if-available", "help-if-available", {}),
         ("help-if-available-as-printed", "help-if-available", {"setting": "as-printed"}),
@@ -54,39 +55,40 @@ def test_the_pages_open_with_a_summary_and_small_runs_have_their_own(tool, tmp_p
         ("small-non-obvious", "non-obvious", {"num_models": 40, "num_digits": 6000}),
     ):
         tool.publish(name, bearing_out(tmp_path / "runs" / name, task, **options).store.folder)
-    monkeypatch.setattr(tool, "figures_of", lambda store: {})  # drawn in other tests
-    monkeypatch.setattr(tool.sys, "argv", ["publish_results.py"])
-    tool.main()
-    page, tables, small = ((docs / name).read_text() for name in tool.PAGES)
+    built = published_pages.pages(published_pages.published_runs())
+    page, tables, small = (
+        built[name] for name in (published_pages.LEDGERS, published_pages.TABLES, published_pages.SMALL_RUNS)
+    )
     order = [page.index(words) for words in ("## Summary", "Headline numbers", "Time and cost", "## Ledgers")]
     assert order == sorted(order)
     assert "claims are reproduced" in page
     assert "32 of 32 cells within 2" in page
+    assert "| single-image, help available | help | tenths | 10.42" in page
     assert "small-non-obvious" not in page + tables
     assert "small-non-obvious" in small
     assert "over 6 draws of 250 networks" in page
     assert "## help-if-available-as-printed" in tables
-    deviations = (docs / "deviations.md").read_text()
-    assert "an old table" not in deviations
-    assert deviations.startswith("before")
-    assert deviations.endswith("after\n")
-    assert "| single-image, help available | help | tenths | 10.42" in deviations
-    readme = tool.README.read_text()
-    assert "an old table" not in readme
-    assert "| help if available: both tables of familiar digits | 32 cells | 32 of 32 cells within 2" in readme
+    monkeypatch.setattr(tool.sys, "argv", ["publish_results.py", "--without-figures"])
     tool.main()
-    assert (docs / "deviations.md").read_text() == deviations  # writing twice changes nothing
-    assert tool.README.read_text() == readme
+    written = [page.read_text() for page in quoting]
+    for text in written:
+        assert "an old table" not in text
+        assert text.startswith("before")
+        assert text.endswith("after\n")
+        assert "| help if available: both tables of familiar digits | 32 cells | 32 of 32 cells within 2" in text
+    assert "| HA4 | help if available: the two tables of familiar digits | reproduced |" in written[0]
+    tool.main()
+    assert [page.read_text() for page in quoting] == written  # writing twice changes nothing
 
 
 def test_what_is_not_reproduced_has_its_numbers_and_a_reason(tool, tmp_path):
     run = bearing_out(tmp_path / "run", "non-obvious")
     run.behaviour("non-obvious", "digits", correct={"all": (0.9,) * 4, "single": (0.9,) * 4, "optim": 0.9})
     results = claim_results({"non-obvious": run.store})
-    assert "1-of-20 90.00" in tool.missed_rows(results, {})
-    assert "Reason unknown." in tool.missed_rows(results, {})
-    assert "| Too few. |" in tool.missed_rows(results, {"non-obvious": {"NO1": "Too few."}})
-    assert tool.missed_rows([], {}) == ""
+    assert "1-of-20 90.00" in published_pages.missed_rows(results, {})
+    assert "Reason unknown." in published_pages.missed_rows(results, {})
+    assert "| Too few. |" in published_pages.missed_rows(results, {"non-obvious": {"NO1": "Too few."}})
+    assert published_pages.missed_rows([], {}) == ""
 
 
 def test_parts_of_a_run_are_published_one_after_another(tool, tmp_path):

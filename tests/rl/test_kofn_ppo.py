@@ -13,7 +13,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from cautious import KofN, KofNPPO, RewardEnsemble, driving_world, solve_exact
-from cautious.beliefs.table_belief import TableBelief
+from cautious.beliefs.belief import TableBelief
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.rl.random_stops import RandomStops
 from cautious_paper.worlds.driving_features import driving_features, state_numbers_of

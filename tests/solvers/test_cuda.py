@@ -7,7 +7,7 @@ import torch
 
 from cautious import solve_bandit, solve_mdp
 from cautious.beliefs.training.loop import TrainingSettings, train
-from cautious.beliefs.training.problems import DrivingTrainingProblem
+from cautious_paper.networks.driving_training import DrivingTrainingProblem
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-import cautious  # noqa: F401  (registers the ids)
+import cautious_paper.worlds  # noqa: F401  (registers the ids)
 from cautious.errors import InvalidInputError
 from cautious_paper.worlds.driving_rules import START, pair_features
 

@@ -84,7 +84,7 @@ def test_without_a_table_the_model_is_estimated():
 
 
 def test_continuous_spaces_are_refused_with_the_ways_out():
-    with pytest.raises(InvalidInputError, match=r"discrete.*DiscretiseObservation.*KofNPPO.*CautiousPolicy"):
+    with pytest.raises(InvalidInputError, match=r"discrete.*DiscretizeObservation.*KofNPPO.*CautiousPolicy"):
         TabularMDP.from_gymnasium(gymnasium.make("CartPole-v1"), num_steps=10)
     with pytest.raises(InvalidInputError, match=r"its actions are Box.*DiscretizeAction"):
         TabularMDP.from_gymnasium(gymnasium.make("Pendulum-v1"), num_steps=10)

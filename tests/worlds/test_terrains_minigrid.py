@@ -12,7 +12,7 @@ import stable_baselines3.common.env_checker
 import torch
 from gymnasium.utils.env_checker import check_env
 
-import cautious  # noqa: F401  (registers the ids)
+import cautious_paper.worlds  # noqa: F401  (registers the ids)
 from cautious.errors import InvalidInputError
 from cautious_paper.beliefs.terrains import MINIGRID_AGENT, TerrainBelief
 from cautious_paper.worlds.terrains import ACTIONS, GOAL, SIZE, cell_number, terrain_world

@@ -8,7 +8,7 @@ import pytest
 import stable_baselines3.common.env_checker
 from gymnasium.utils.env_checker import check_env
 
-import cautious  # noqa: F401  (registers the ids)
+import cautious_paper.worlds  # noqa: F401  (registers the ids)
 from cautious.errors import InvalidInputError
 from cautious_paper.worlds.driving import driving_world
 from cautious_paper.worlds.driving_rules import ACTIONS, DrivingState, pair_features

@@ -9,20 +9,21 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
+from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from cautious.beliefs.belief import state_numbers
 from cautious.beliefs.diagnostics import Diagnosis
-from cautious.beliefs.familiar_spread import FamiliarSpread
+from cautious.beliefs.disagreement import FamiliarDisagreement
 from cautious.beliefs.fixed_shapes import filled_up, rounds_alike
-from cautious.beliefs.networks.base import Network, checked_network, restored
-from cautious.beliefs.networks.vector import VectorNetwork
+from cautious.beliefs.networks.base import Calls, Network, checked_network, restored
 from cautious.beliefs.prior import Prior
-from cautious.beliefs.table_belief import state_numbers
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
 from cautious.io.arrays import (
     FORMAT,
@@ -37,8 +38,8 @@ from cautious.io.arrays import (
 from cautious.io.content_names import name_in, reading, replacing, with_stamp
 from cautious.parallel import parallel_map, single_threaded
 from cautious.progress import Progress, ProgressTracker
-from cautious.tables.frames import as_table, is_frame, is_named
-from cautious.tables.pictures import as_grey, picture_shape
+from cautious.tables.frames import as_table, is_named
+from cautious.tables.pictures import PICTURES_KEPT_AS, as_grey, picture_shape
 from cautious.tables.schema import KEPT_AS, TableSchema, action_names
 from cautious.types import ArrayLike
 from cautious.validation import (
@@ -51,28 +52,24 @@ from cautious.validation import (
     check_finite,
     check_shape,
 )
-from cautious_paper.networks.driving import DrivingNetwork
-from cautious_paper.networks.image import SIDE, ImageNetwork
 
-PICTURES_KEPT_AS = "picture_shape"
-"""Under which name the settings hold the shape of pictures, where images were made of them."""
 DESCRIPTION, WEIGHTS, PRIOR = "ensemble.json", "models.safetensors", "prior.safetensors"
 KEPT_BYTES = 2**26
 """Weights of at most this size are kept in the layout of single predictions beside their own."""
-SHIPPED = Path(__file__).parents[2] / "cautious_paper" / "shipped"
-SHIPPED_NAMES = ("ask-for-help", "driving")
+SHIPPED: Mapping[str, str] = MappingProxyType({"ask-for-help": "cautious_paper", "driving": "cautious_paper"})
+"""Beliefs that can be loaded by name, with the package that holds them in its folder "shipped"."""
 
 
 class RewardEnsemble:
     """M reward models of one architecture.
 
     >>> import numpy as np
-    >>> from cautious_paper.networks.image import SIDE, ImageNetwork
-    >>> network = ImageNetwork(num_actions=11)
+    >>> from cautious.beliefs.networks.vector import VectorNetwork
+    >>> network = VectorNetwork(state_shape=(4,), num_actions=5)
     >>> weights = torch.tensor(np.stack([network.init(np.random.default_rng(i)) for i in range(3)])).float()
     >>> belief = RewardEnsemble(network, weights)
-    >>> belief.rewards(np.zeros((2, 28, 28), dtype=np.uint8)).shape
-    torch.Size([3, 2, 11])
+    >>> belief.rewards(np.zeros((2, 4))).shape
+    torch.Size([3, 2, 5])
     """
 
     def __init__(
@@ -102,7 +99,7 @@ class RewardEnsemble:
         self._columns: tuple[Any, TableSchema] | None = None
         self.diagnosis: Diagnosis | None = None
         """How the models did on familiar states that were held out, if `fit_ensemble` trained them."""
-        self.familiar: FamiliarSpread | None = None
+        self.familiar: FamiliarDisagreement | None = None
         """How far the models disagree in those states: the unit of `Decision.disagreement`."""
 
     @property
@@ -181,19 +178,9 @@ class RewardEnsemble:
     def rewards_for(self, indices: ArrayLike) -> Tensor:
         """Rewards [N, S, A] of the models at `indices` [N] in the states given to `on`."""
         if self._states is None:
-            what = "world" if isinstance(self.network, DrivingNetwork) else "states"
+            what = "states" if self.state_shape else "world"
             raise InvalidInputError(f"rewards_for: no {what} given; call it on `ensemble.on({what})`.")
         return self._predict(state_numbers(indices, self.num_models, "indices"), self._states, None)
-
-    @single_threaded
-    def pair_rewards(self, world: Any) -> Tensor:
-        """Of driving: what each model says about every pair of states of a world, [M, Q], float32."""
-        if not isinstance(self.network, DrivingNetwork):
-            raise InvalidInputError(f"pair_rewards: for beliefs about driving; this network is {self.network.name!r}.")
-        (inputs,) = self.network.as_states(world)
-        out = torch.empty(self.num_models, inputs.pairs.num_pairs, device=self.parameters.device, dtype=torch.float32)
-        self._fill(out, self.network.predict_pairs, torch.arange(self.num_models), (inputs,))
-        return out
 
     def _as_states(self, states: Any) -> tuple[Any, ...]:
         """Arrays as the network takes them; with a prior, last how much it has grown at each state, [S, A]."""
@@ -202,47 +189,41 @@ class RewardEnsemble:
 
     def as_trained(self, states: Any) -> Any:
         """Columns by name, and pictures, as the array that the models were trained on; any other states as they are."""
-        if isinstance(self.network, ImageNetwork):
+        if Calls.of(self.network).takes_pictures:
             return self._as_images(states)
-        if not is_named(states):
-            return states
-        if self.columns is not None:
+        if self.columns is not None and is_named(states):
             return self.columns.states(as_table(states, "states"), strict=True)
-        if is_frame(states) or not isinstance(self.network, VectorNetwork):
-            return states  # a frame by position, as an array
-        raise InvalidInputError(
-            "states: columns by name, but the belief was trained on arrays without names; pass an array in the order of the "
-            "training, or train on a frame or a dictionary."
-        )
+        return states
 
     def _as_images(self, states: Any) -> Any:
-        """Pictures of the shape of the training as images [S, 28, 28]; one channel more is no other shape."""
+        """Pictures of the shape of the training as images; one channel more is no other shape."""
         shape, known = picture_shape(states), self.observation_shape
         if shape is not None and shape[:2] == known[:2]:
             return as_grey(states)
-        if shape is not None and len(known) == 3 and shape[:2] != (SIDE, SIDE):
+        if shape is not None and len(known) == 3 and shape[:2] != self.state_shape:
             raise InvalidInputError(f"states: pictures {list(shape)}; those of the training were {list(known)}.")
         return states
 
     def _predict(self, indices: Tensor, states: tuple[Any, ...], progress: Progress | None) -> Tensor:
         """Rewards [N, S, A] of the models at `indices` [N]."""
-        dtype = getattr(self.network, "reward_dtype", torch.float32)
-        out = torch.empty(len(indices), len(states[0]), self.num_actions, device=self.parameters.device, dtype=dtype)
-        self._fill(out, self.network.predict, indices, states, progress)
+        calls = Calls.of(self.network)
+        size = len(indices), len(states[0]), self.num_actions
+        out = torch.empty(size, device=self.parameters.device, dtype=calls.reward_dtype)
+        self._fill(out, calls, indices, states, progress)
         return out
 
     @torch.no_grad()
     def _fill(
         self,
         out: Tensor,
-        predict: Callable[..., Tensor],
+        calls: Calls,
         indices: Tensor,
         states: tuple[Any, ...],
         progress: Progress | None = None,
     ) -> None:
         """Predict into `out` [N, S, ...], block by block of models and rows; on the CPU one block per core at a time."""
         device = self.parameters.device
-        num_models, most_rows = self.network.block[device.type]
+        num_models, most_rows = calls.block[device.type]
         num_rows = most_rows or out.shape[1]
         row_blocks = -(-out.shape[1] // num_rows)
         num_blocks = -(-len(indices) // num_models) * row_blocks
@@ -250,8 +231,8 @@ class RewardEnsemble:
         if most_rows is None:  # a whole world per call: moved once
             states = tuple(part.to(device) for part in states)
 
-        few = out.shape[1] <= getattr(self.network, "fewest_rows", 0) and device.type == "cpu" and self._has_short_calls
-        rows_per_call = self.network.fewest_rows if few else self.network.rows_per_call  # type: ignore[attr-defined]
+        few = out.shape[1] <= calls.fewest_rows and device.type == "cpu" and self._has_short_calls
+        rows_per_call = calls.fewest_rows if few else calls.rows_per_call
 
         kept = self._kept_layers() if device.type == "cpu" and self._is_everyone(indices) else None
 
@@ -278,14 +259,14 @@ class RewardEnsemble:
                 if device.type == "cpu":
                     # Libraries round by the shape of a call: each has the same, so that no row or model depends on others.
                     parameters = filled_up(parameters, num_models)
-                predicted = predict(parameters, *inputs)
+                predicted = self.network.predict(parameters, *inputs)
             target.copy_(predicted[: target.shape[0], : target.shape[1]])
             if self.prior is not None and growth is not None:
                 heights = self.prior.heights[indices[models].to(device)]
                 target += heights[:, None] * growth[: target.shape[1]]  # two operations: one fused rounds by place
             tracker.report(number)
 
-        size = self.network.blocks_per_task
+        size = calls.blocks_per_task
 
         def fill_some(task: int) -> None:
             for number in range(task * size, min((task + 1) * size, num_blocks)):
@@ -300,13 +281,10 @@ class RewardEnsemble:
     @cached_property
     def _has_short_calls(self) -> bool:
         """Whether a call with fewer rows rounds as the usual one does, for layers of these shapes on this machine."""
-        rng = np.random.default_rng(0)
-        weights = torch.from_numpy(
-            np.stack([self.network.init(rng) for _ in range(self.network.block["cpu"][0])])
-        ).float()
-        rows = torch.from_numpy(rng.normal(size=(self.network.rows_per_call, math.prod(self.state_shape)))).float()
-        predict = partial(self.network.predict, weights)
-        return rounds_alike(predict, rows, self.network.fewest_rows)  # type: ignore[attr-defined]
+        rng, calls = np.random.default_rng(0), Calls.of(self.network)
+        weights = torch.from_numpy(np.stack([self.network.init(rng) for _ in range(calls.block["cpu"][0])])).float()
+        rows = torch.from_numpy(rng.normal(size=(calls.rows_per_call, math.prod(self.state_shape)))).float()
+        return rounds_alike(partial(self.network.predict, weights), rows, calls.fewest_rows)
 
     def _is_everyone(self, indices: Tensor) -> bool:
         """Whether these are all models, in their order."""
@@ -316,7 +294,7 @@ class RewardEnsemble:
         """All models' weights as `predict_by` takes them, block by block, kept for the next call; None if they are large."""
         if self.parameters.nbytes > KEPT_BYTES or not hasattr(self.network, "layers_of"):
             return None
-        size = self.network.block["cpu"][0]
+        size = Calls.of(self.network).block["cpu"][0]
         state = id(self.parameters), self.parameters._version, size
         if self._layers is None or self._layers[0] != state:
             blocks = [filled_up(block, size) for block in self.parameters.split(size)]
@@ -379,7 +357,7 @@ class RewardEnsemble:
         )
         try:
             belief.diagnosis = Diagnosis.read(described.get("diagnosis"))
-            belief.familiar = FamiliarSpread.read(described.get("familiar"))
+            belief.familiar = FamiliarDisagreement.read(described.get("familiar"))
         except InvalidInputError as error:
             raise BadFileError(f"{path}: {error}") from None
         return belief
@@ -415,16 +393,19 @@ def _load_prior(folder: Path, described: Mapping[str, Any], sizes: tuple[int, in
 
 
 def shipped_folder(folder: Path | str) -> Path:
-    """The folder of a belief that comes with the package, if it is named and nothing here has that name; else the folder."""
+    """The folder of a belief that comes with a package, if it is named and nothing here has that name; else the folder."""
     path = as_path(folder, "folder")
-    if str(path) not in SHIPPED_NAMES or (path / DESCRIPTION).exists():
+    if str(path) not in SHIPPED or (path / DESCRIPTION).exists():
         return path
     if path.exists():  # a user's folder of that name: do not load the shipped belief in its place
         raise MissingFileError(
             f"{path}: this folder exists but contains no belief (no {DESCRIPTION}). To load the belief in the package, rename "
             "the folder or run elsewhere."
         )
-    return SHIPPED / path
+    package = find_spec(SHIPPED[str(path)])  # found without running it
+    if package is None or not package.submodule_search_locations:
+        raise MissingFileError(f"{path}: the package {SHIPPED[str(path)]}, which holds this belief, is not installed.")
+    return Path(package.submodule_search_locations[0]) / "shipped" / path
 
 
 def _few(names: Sequence[str]) -> str:

@@ -3,37 +3,141 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
 
 from cautious.beliefs.diagnostics import BeliefWarning, examine
-from cautious.beliefs.ensemble import PICTURES_KEPT_AS, RewardEnsemble
-from cautious.beliefs.familiar_spread import FamiliarSpread
+from cautious.beliefs.disagreement import FamiliarDisagreement, disagreement
+from cautious.beliefs.ensemble import RewardEnsemble
+from cautious.beliefs.networks.base import named
 from cautious.beliefs.networks.module import ModuleNetwork, as_inputs
 from cautious.beliefs.networks.vector import Standardizer, VectorNetwork
 from cautious.beliefs.prior import WIDTH, Prior, checked_width
 from cautious.beliefs.training.estimate import LongTrainingWarning, advice, is_large
 from cautious.beliefs.training.loop import EnsembleExecutor, TrainingJob, train
-from cautious.beliefs.training.problems import ImageTrainingProblem, ModuleTrainingProblem, checked_rewards
-from cautious.beliefs.training.state import TrainingSettings
+from cautious.beliefs.training.problems import ModuleTrainingProblem, checked_rewards
+from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
 from cautious.errors import InvalidInputError
-from cautious.ops.disagreement import model_spread
 from cautious.parallel import single_threaded
 from cautious.progress import Progress, as_progress
 from cautious.seeding import make_rng
-from cautious.tables.pictures import as_grey, picture_shape
+from cautious.tables.pictures import SIDE, picture_shape
 from cautious.tables.training_data import with_names
 from cautious.types import ArrayLike
 from cautious.validation import as_float_tensor, as_folder, as_number, check_shape, resolve_device
-from cautious_paper.networks.driving import DrivingNetwork
-from cautious_paper.networks.image import LEARNING_RATE, SIDE, as_images
 
-NetworkChoice = str | Callable[[], torch.nn.Module]
+LEARNERS: Mapping[str, str] = MappingProxyType(
+    {
+        "vector": "cautious.beliefs.fit:VectorLearner",
+        "image": "cautious_paper.networks.image_training:ImageLearner",
+    }
+)
+"""How `fit_ensemble` learns with the networks that have a name."""
+
+
+class Learner(Protocol):
+    """How `fit_ensemble` learns with one kind of network; one of one's own can be passed as its argument `network`."""
+
+    def as_inputs(self, inputs: Any) -> tuple[Tensor, dict[str, Any]]:
+        """Familiar states as a tensor [S, ...], checked, and what the settings of the belief keep about them."""
+        ...
+
+    def learning_rate(self, states: Tensor) -> float:
+        """The learning rate where the caller gives none."""
+        ...
+
+    def prior(self, states: Tensor) -> float:
+        """The width of the random prior where the caller gives none."""
+        ...
+
+    def problem(
+        self, states: Tensor, rewards: Tensor, loss_weights: Tensor | None, *, each_action: bool
+    ) -> TrainingProblem:
+        """The network with its training data.
+
+        Args:
+            states: What `as_inputs` returned, or a part of it, [S, ...].
+            rewards: [S, A]; NaN where an action was not tried.
+            loss_weights: Weight of each action in the loss, [A]; None: all alike.
+            each_action: Whether the rewards of each action have a unit of their own, as with a random prior.
+        """
+        ...
+
+
+class VectorLearner:
+    """Two hidden layers on vectors (`VectorNetwork`), in units of the training data."""
+
+    def as_inputs(self, inputs: Any) -> tuple[Tensor, dict[str, Any]]:
+        """Vectors [S, ...]."""
+        return as_inputs(inputs), {}
+
+    def learning_rate(self, states: Tensor) -> float:
+        """Smaller for many features, since each step moves a unit by the sum over its inputs.
+
+        `benchmarks/learning_rate.py` compares others.
+        """
+        return min(0.01, 0.03 / states[0].numel() ** 0.5)
+
+    def prior(self, states: Tensor) -> float:
+        """docs/tables.md compares others."""
+        return WIDTH
+
+    def problem(
+        self, states: Tensor, rewards: Tensor, loss_weights: Tensor | None, *, each_action: bool
+    ) -> TrainingProblem:
+        """The default network; with `each_action` it learns each action in a unit of its own."""
+        units = Standardizer.of(states.flatten(1), rewards, each_action=each_action)
+        network = VectorNetwork(tuple(states.shape[1:]), rewards.shape[1], units=units)
+        return ModuleTrainingProblem(network, network.as_states(states)[0], rewards, loss_weights)
+
+
+class ModuleLearner(VectorLearner):
+    """A module of the user's own, which takes states and returns rewards in the units that they come in."""
+
+    def __init__(self, factory: Callable[[], torch.nn.Module]) -> None:
+        """Keep the function that makes the module."""
+        self._factory = factory
+
+    def learning_rate(self, states: Tensor) -> float:
+        """That of Adam where nothing is known about the module."""
+        return 0.001
+
+    def prior(self, states: Tensor) -> float:
+        """As for vectors; 0 for images and other arrays, whose distances say little."""
+        return 0.0 if states.dim() > 2 else WIDTH
+
+    def problem(
+        self, states: Tensor, rewards: Tensor, loss_weights: Tensor | None, *, each_action: bool
+    ) -> TrainingProblem:
+        """The module, stacked, with its training data."""
+        return ModuleTrainingProblem(ModuleNetwork(self._factory, states), states, rewards, loss_weights)
+
+
+def learner_for(network: Any, inputs: Any) -> Learner:
+    """What the argument `network` of `fit_ensemble` stands for, where `inputs` decide about "auto"."""
+    if network == "auto":
+        given = inputs if hasattr(inputs, "shape") else as_float_tensor(inputs, "inputs")
+        is_image = tuple(given.shape)[1:] == (SIDE, SIDE) or picture_shape(given) is not None
+        network = "image" if is_image else "vector"
+    if isinstance(network, str) and network in LEARNERS:
+        learner: Learner = named(LEARNERS, network)()
+        return learner
+    if callable(getattr(network, "problem", None)):
+        return cast(Learner, network)
+    if callable(network):
+        return ModuleLearner(network)
+    raise InvalidInputError(
+        f"network={network!r} is not known; choose 'auto', 'image', 'vector', or a function that returns a torch module."
+    )
+
+
+NetworkChoice = str | Callable[[], torch.nn.Module] | Learner
 
 
 @single_threaded
@@ -109,14 +213,15 @@ def fit_ensemble(
         raise InvalidInputError(f"executor={executor!r} must be what open_executor yields, or None.")
     inputs, rewards, names = with_names(inputs, rewards, missing)
     table = checked_rewards(rewards)
-    states, pictures = _as_states(inputs, network)
-    rate = _default_learning_rate(network, states) if learning_rate is None else learning_rate
-    width = _default_prior(network, states) if prior is None else checked_width(prior)
+    learner = learner_for(network, inputs)
+    states, kept_of_states = learner.as_inputs(inputs)
+    rate = learner.learning_rate(states) if learning_rate is None else learning_rate
+    width = learner.prior(states) if prior is None else checked_width(prior)
     settings = TrainingSettings(num_models, num_epochs, batch_size, rate, weight_decay, seed)
     check_shape(table, "S A", "rewards", S=len(states))
     familiar, held_out = _split(~table.isnan(), validation_fraction, seed)
     weights = None if loss_weights is None else as_float_tensor(loss_weights, "loss_weights")
-    problem = _training_problem(network, states[familiar], table[familiar], weights, each_action=width > 0)
+    problem = learner.problem(states[familiar], table[familiar], weights, each_action=width > 0)
     device_used = resolve_device(device) if executor is None else executor.device(str(device))
     folder = None if checkpoint_dir is None else as_folder(checkpoint_dir, "checkpoint_dir")
     job = TrainingJob(problem, settings, device_used)
@@ -145,69 +250,16 @@ def fit_ensemble(
         priors = Prior.fitted(
             rows, table[familiar], width=width, num_models=settings.num_models, seed=settings.seed
         ).to(trained.parameters.device)
-    kept = asdict(settings) | {"prior": width} | names | pictures
+    kept = asdict(settings) | {"prior": width} | names | kept_of_states
     belief = RewardEnsemble(problem.network, trained.parameters, trained.losses, kept, prior=priors)
     if len(held_out):
         predictions = belief.rewards(states[held_out])
-        belief.familiar = FamiliarSpread.of(model_spread(predictions).cpu())
+        belief.familiar = FamiliarDisagreement.of(disagreement(predictions).cpu())
         belief.diagnosis = examine(belief, states[familiar], predictions, table[held_out], seed)
         for sentence in belief.diagnosis.concerns:
             # Level 3 is past the wrapper `single_threaded`: the warning points at the caller.
             warnings.warn(sentence, BeliefWarning, stacklevel=3)
     return belief
-
-
-def _as_states(inputs: ArrayLike, network: NetworkChoice) -> tuple[Tensor, dict[str, Any]]:
-    """Inputs as the chosen network takes them, and of pictures their shape, which the belief keeps."""
-    if not callable(network) and not (isinstance(network, str) and network in ("auto", "image", "vector")):
-        raise InvalidInputError(
-            f"network={network!r} is not known; choose 'auto', 'image', 'vector', or a function that returns a torch module."
-        )
-    given = inputs if hasattr(inputs, "shape") else as_float_tensor(inputs, "inputs")
-    if network == "image" or (network == "auto" and tuple(given.shape)[1:] == (SIDE, SIDE)):
-        shape = None if tuple(given.shape)[1:] == (SIDE, SIDE) else picture_shape(given)
-    else:
-        shape = picture_shape(given) if network == "auto" else None
-        if shape is None:
-            return as_inputs(inputs), {}
-    if shape is None:
-        return as_images(inputs), {}
-    if shape != (SIDE, SIDE, 1):
-        warnings.warn(
-            f"inputs: pictures {list(shape)} are learned from in grey, {SIDE} x {SIDE} pixels: colours and details are lost. "
-            "If they matter, pass a network of your own (network=...).",
-            BeliefWarning,
-            stacklevel=4,  # past `fit_ensemble` and its wrapper
-        )
-    return as_images(as_grey(given)), {PICTURES_KEPT_AS: list(shape)}
-
-
-def _default_learning_rate(network: NetworkChoice, states: Tensor) -> float:
-    """The learning rate where none is given; `benchmarks/learning_rate.py` compares others for vectors."""
-    if states.dtype == torch.uint8:
-        return LEARNING_RATE
-    if callable(network):
-        return 0.001
-    return min(0.01, 0.03 / states[0].numel() ** 0.5)  # each step moves a unit by the sum over its inputs
-
-
-def _default_prior(network: NetworkChoice, states: Tensor) -> float:
-    """The width of the prior where none is given; docs/tables.md compares others for vectors."""
-    is_module_of_arrays = callable(network) and states.dim() > 2
-    return 0.0 if states.dtype == torch.uint8 or is_module_of_arrays else WIDTH
-
-
-def _training_problem(
-    network: NetworkChoice, states: Tensor, rewards: Tensor, loss_weights: Tensor | None, *, each_action: bool = False
-) -> ImageTrainingProblem | ModuleTrainingProblem:
-    """The chosen network with its training data; with `each_action`, a vector network learns each in its own units."""
-    if states.dtype == torch.uint8:
-        return ImageTrainingProblem(states, rewards, loss_weights)
-    if callable(network):
-        return ModuleTrainingProblem(ModuleNetwork(network, states), states, rewards, loss_weights)
-    units = Standardizer.of(states.flatten(1), rewards, each_action=each_action)
-    default = VectorNetwork(tuple(states.shape[1:]), rewards.shape[1], units=units)
-    return ModuleTrainingProblem(default, default.as_states(states)[0], rewards, loss_weights)
 
 
 def _split(known: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
@@ -235,11 +287,12 @@ def refit(belief: RewardEnsemble, inputs: Tensor, rewards: Tensor, progress: Pro
     With the same seed, settings and kind of network (`loss_weights` are not known, and equal here); nothing is held out.
     """
     settings = belief.settings
-    if belief.network.name == DrivingNetwork.name or not set(REFIT) <= set(settings):
+    network = belief.network
+    is_known = type(network) is ModuleNetwork or network.name in LEARNERS
+    if not is_known or not set(REFIT) <= set(settings):
         raise InvalidInputError(
             "belief: how it was trained is not known, so that it cannot be trained again; pass one that fit_ensemble made."
         )
-    network = belief.network
     return fit_ensemble(
         inputs,
         rewards,

@@ -97,10 +97,10 @@ class Calibrate:
             )
         if self.states is not None:
             inputs = load_decision_inputs(self.belief, self.states)
-            if inputs.rows.bad and not len(inputs.states):
-                raise BadFileError(f"{inputs.rows.sentence()}. No row is left.")
-            if inputs.rows.bad:
-                warn(f"{inputs.rows.sentence()}. They are left out: no level decides about them.")
+            if inputs.rows.problems.cells and not len(inputs.states):
+                raise BadFileError(f"{inputs.rows.problems}. No row is left.")
+            if inputs.rows.problems.cells:
+                warn(f"{inputs.rows.problems}. They are left out: no level decides about them.")
             return inputs.belief, (inputs.states,)
         belief, *dataset = load_training_data(self.belief, self.data)
         return belief, tuple(dataset)
@@ -132,32 +132,33 @@ class Calibrate:
 def load_training_data(belief: Path, data: Sequence[Path]) -> tuple[RewardEnsemble, Tensor, Tensor]:
     """A belief and its training data from the user's files: states [S, ...], rewards [S, A]."""
     import numpy as np
-    import torch
 
     from cautious.cli.inputs import load_belief
     from cautious.tables.array_files import load_dataset
+    from cautious.tables.cells import Problems
     from cautious.tables.files import are_tables, read_tables
     from cautious.tables.learn_table import select
-    from cautious.tables.schema import OutcomeColumns, TableSchema, bad_rows
+    from cautious.tables.schema import OutcomeColumns, TableSchema
 
     models = load_belief(belief)
     if not are_tables(data):
         return models, *load_dataset(data)
     table, columns, outcome = read_tables(data), TableSchema.of(models), OutcomeColumns.of_training(models)
-    states, bad = columns.read(table)
-    bad = sorted([*bad, *outcome.bad_cells(table)], key=lambda cell: cell.row)
-    rows = np.setdiff1d(np.arange(len(table)), [cell.row for cell in bad])  # those that 'train' has learned from
-    if bad and not len(rows):
-        raise BadFileError(f"{bad_rows(bad, table)}; none is left.")
+    read = columns.read(table)
+    bad = (*read.problems.cells, *outcome.bad_cells(table))
+    problems = Problems(table, tuple(sorted(bad, key=lambda cell: cell.row)))
+    if bad and not problems.usable.any():
+        raise BadFileError(f"{problems}; none is left.")
     if bad:
-        warn(f"{bad_rows(bad, table)}; they are left out, as they were in training.")
-    actions, rewards = outcome.of(select(table, rows))
+        warn(f"{problems}; they are left out, as they were in training.")
+    learned_from = problems.usable  # as in training
+    actions, rewards = outcome.of(select(table, np.flatnonzero(learned_from)))
     if actions != columns.actions:
         raise BadFileError(
             f"{table.origin}: its actions are {', '.join(map(repr, actions))}; those of the training were "
             f"{', '.join(map(repr, columns.actions))}. Give the training table."
         )
-    return models, states[torch.from_numpy(rows)], rewards
+    return models, read.states[learned_from[read.problems.usable]], rewards
 
 
 def calibration_table(found: Calibration) -> Table:

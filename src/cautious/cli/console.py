@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sys
@@ -28,8 +29,10 @@ from cautious.errors import CautiousError
 from cautious.progress import SECONDS_BETWEEN_LINES, Estimate
 from cautious.progress import Progress as StepProgress
 
-console = Console()
-error_console = Console(stderr=True)
+ENVIRONMENT = {name: value for name, value in os.environ.items() if (name, value.strip("0")) != ("COLUMNS", "")}
+"""Without a width of 0 columns, which some programs set where they know none, and in which nothing can be printed."""
+console = Console(_environ=ENVIRONMENT)
+error_console = Console(stderr=True, _environ=ENVIRONMENT)
 
 
 def say(line: str) -> None:

@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from cautious.beliefs.ensemble import RewardEnsemble
-    from cautious.policy.bad_rows import StateRows
     from cautious.tables.cells import Table
     from cautious.tables.csv import FileTable
-    from cautious.tables.schema import TableSchema
+    from cautious.tables.schema import StateRows, TableSchema
 
 
 class DecisionInputs(NamedTuple):
@@ -22,28 +19,20 @@ class DecisionInputs(NamedTuple):
     states: Any
     """As the belief takes them, [S, ...]; without rows that cannot be judged."""
     rows: StateRows
-    """All rows; `rows.bad` says which cannot be judged."""
+    """The same; `rows.problems` says which rows cannot be judged."""
     table: Table | None = None
     """The table that the states come from, if any."""
     columns: TableSchema | None = None
     """The meaning of the table's columns."""
-
-    def without(self, too_large: Tensor) -> DecisionInputs:
-        """The same, less those of the S rows whose predictions overflow, [S]; they are added to `rows.bad`."""
-        from cautious.policy.bad_rows import farthest
-
-        rows = self.rows.without(too_large, *farthest(self.belief, self.states))
-        return self._replace(states=rows.states, rows=rows)
 
 
 def load_belief(belief: Path) -> RewardEnsemble:
     """A belief about states that can be given in a file, so not the one about driving."""
     from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.errors import InvalidInputError
-    from cautious_paper.networks.driving import DrivingNetwork
 
     models = RewardEnsemble.load(belief)
-    if models.network.name == DrivingNetwork.name:
+    if not models.state_shape:
         raise InvalidInputError(f"belief={str(belief)!r} is about driving; see 'cautious watch driving --help'.")
     return models
 
@@ -52,7 +41,7 @@ def load_decision_inputs(belief: Path, states: Path) -> DecisionInputs:
     """Load both; prints a warning if a table has values that the training data had not."""
     from dataclasses import replace
 
-    from cautious.policy.bad_rows import read_states, rows_of
+    from cautious.policy.rows import read_states
     from cautious.tables.array_files import load_states
     from cautious.tables.files import are_tables, read_tables
     from cautious.tables.frames import PARQUET
@@ -65,42 +54,45 @@ def load_decision_inputs(belief: Path, states: Path) -> DecisionInputs:
         remarks = _Remarks()
         if states.suffix.lower() in PARQUET:
             table, columns = read_tables([states]), TableSchema.of(models)
-            rows = rows_of(columns, table)
+            rows = columns.read(table)
             remarks.add(columns, table)
         else:
             table, columns, rows = _read_text(states, models, remarks)
         remarks.say()
     else:
         rows = read_states(models, load_states(states))
-        rows = replace(rows, table=replace(rows.table, origin=str(states)))
+        named = replace(rows.problems.table, origin=str(states))  # type: ignore[type-var]
+        rows = replace(rows, problems=replace(rows.problems, table=named))
     return DecisionInputs(models, rows.states, rows, table, columns)
 
 
 def _read_text(path: Path, models: RewardEnsemble, remarks: _Remarks) -> tuple[FileTable, TableSchema, StateRows]:
     """The rows of a table of text as states. Only numbers are kept of them: the text of many rows may not fit."""
-    from dataclasses import replace
     from itertools import chain
 
     import numpy as np
+    import torch
 
     from cautious.cli.console import progress_bar
-    from cautious.policy.bad_rows import joined_rows, rows_of
+    from cautious.tables.cells import Problems
     from cautious.tables.csv import FileTable, read_blocks, version_of
-    from cautious.tables.schema import TableSchema
+    from cautious.tables.schema import StateRows, TableSchema
 
-    version, header, parts, lines = version_of(path), [], [], []
+    version, header, states, lines, bad = version_of(path), [], [], [], []
     with progress_bar("reading") as progress:
         blocks = read_blocks(path, progress)
         first = next(blocks)  # a file that cannot be read is named before a belief that does not know tables
-        columns = TableSchema.of(models)
+        columns, count = TableSchema.of(models), 0
         for block in chain([first], blocks):
             header = block.header
             lines.append(np.array(block.lines, dtype=np.int64))
-            own = FileTable(path, header, lines[-1], version)  # the block without its text
-            parts.append(replace(rows_of(columns, block), table=own))
+            rows = columns.read(block)
+            states.append(rows.states)
+            bad += [cell._replace(row=cell.row + count) for cell in rows.problems.cells]
+            count += len(block)
             remarks.add(columns, block)
     table = FileTable(path, header, np.concatenate(lines), version)
-    return table, columns, joined_rows(parts, table)
+    return table, columns, StateRows(torch.cat(states), Problems(table, tuple(bad)))
 
 
 class _Remarks:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import operator
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Annotated, Any, get_type_hints
+
+from cautious.cli.streams import surviving_streams
 
 DESCRIPTION = """Learning to be cautious: act as usual in familiar states, carefully in novel ones.
 
@@ -14,6 +18,19 @@ An ensemble of reward models is a belief about the reward. A k-of-n policy maxim
 models: small k/n is cautious, k = n is ordinary. Start with 'cautious demo'; then see 'cautious train --help' for your own
 data, or 'cautious solve --help' for your own reward models. 'cautious --version' prints the version."""
 
+VERBS = {
+    "demo": ("cautious_paper.cli.demo", "Demo"),
+    "play": ("cautious_paper.cli.play", "Play"),
+    "train": ("cautious.cli.train", "Train"),
+    "calibrate": ("cautious.cli.calibrate", "Calibrate"),
+    "solve": ("cautious.cli.solve", "Solve"),
+    "reproduce": ("cautious_paper.cli.reproduce", "Reproduce"),
+    "report": ("cautious_paper.cli.report", "Report"),
+    "watch": ("cautious_paper.cli.watch", "Watch"),
+    "data": ("cautious_paper.cli.data", "Data"),
+    "bench": ("cautious_paper.cli.bench", "Bench"),
+}
+"""Module and class of each verb, as text: the library imports nothing of the reproduction."""
 INTERRUPTED = 130
 """Exit status after Ctrl-C: 128 plus the number of the signal, as shells expect."""
 
@@ -22,31 +39,11 @@ def parse(arguments: Sequence[str] | None) -> Any:
     """The verb of a command line, with its options."""
     import tyro
 
-    from cautious.cli.calibrate import Calibrate
-    from cautious.cli.solve import Solve
-    from cautious.cli.train import Train
-    from cautious_paper.cli.bench import Bench
-    from cautious_paper.cli.data import Data
-    from cautious_paper.cli.demo import Demo
-    from cautious_paper.cli.play import Play
-    from cautious_paper.cli.report import Report
-    from cautious_paper.cli.reproduce import Reproduce
-    from cautious_paper.cli.watch import Watch
-
-    for each in (Demo, Play, Train, Calibrate, Solve, Reproduce, Report, Watch, Data, Bench):
+    verbs = [getattr(importlib.import_module(module), name) for module, name in VERBS.values()]
+    for each in verbs:
         _hide_none_defaults(each)
-    verb = (
-        Annotated[Demo, tyro.conf.subcommand("demo")]
-        | Annotated[Play, tyro.conf.subcommand("play")]
-        | Annotated[Train, tyro.conf.subcommand("train")]
-        | Annotated[Calibrate, tyro.conf.subcommand("calibrate")]
-        | Annotated[Solve, tyro.conf.subcommand("solve")]
-        | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
-        | Annotated[Report, tyro.conf.subcommand("report")]
-        | Annotated[Watch, tyro.conf.subcommand("watch")]
-        | Annotated[Data, tyro.conf.subcommand("data")]
-        | Annotated[Bench, tyro.conf.subcommand("bench")]
-    )
+    named = [Annotated[each, tyro.conf.subcommand(word)] for word, each in zip(VERBS, verbs, strict=True)]
+    verb: Any = functools.reduce(operator.or_, named)
     return tyro.cli(verb, prog="cautious", description=DESCRIPTION, args=arguments)
 
 
@@ -66,6 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Verbs import what they need when they run: `--help` then loads neither torch nor scipy, and an interrupt during the
     import ends without a traceback.
     """
+    with surviving_streams():
+        _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> None:
     try:
         if list(sys.argv[1:] if arguments is None else arguments) == ["--version"]:
             print(f"cautious {importlib.import_module('cautious').__version__}")

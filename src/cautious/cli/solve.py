@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from cautious.cli.solution_files import CERTIFICATE, DECISIONS, POLICY, UNDECIDED, Solved, save_solution
-
 if TYPE_CHECKING:
-    from torch import Tensor
-
+    from cautious.cli.answer import Answer
     from cautious.cli.inputs import DecisionInputs
     from cautious.mdp.tabular import TabularMDP
     from cautious.policy.decision import Decision
 
 SOME_UNDECIDED = 3
-"""Exit status if no model can judge some row, and there is no --fallback."""
+"""Exit status if no model can judge some row, and no action is named for such rows."""
 
 
 @dataclass
@@ -36,8 +33,9 @@ class Solve:
 
     Example: cautious solve --belief belief --states new.csv --fallback ask --at-most 0.05 --out decisions
 
-    Rows that no model can judge (empty cells, texts where numbers were, numbers far too large) get the safe action of
-    --fallback. Without it they are 'undecided', the other rows are decided, and the exit status is 3.
+    Rows that no model can judge (empty cells, texts where numbers were, numbers far too large) get the action of
+    --bad-rows-action or, without it, of --fallback. Without either they are 'undecided', the other rows are decided, and the
+    exit status is 3.
     """
 
     rewards: Path | None = None
@@ -51,8 +49,11 @@ class Solve:
     """How cautious: k-of-n averages the k worst of n sampled models; or "CVaR(0.1)", "WorstCase()", "Mean()" or
     "MeanCVaR(0.1, 0.5)". Several levels are solved in one call."""
     fallback: str | None = None
-    """The safe action, if there is one: its name in the training table, or its number. It is taken in rows that cannot be
-    judged; and where the models differ by more than --threshold, which decisions.csv lists as 'decided with fallback'."""
+    """The safe action, if there is one: its name in the training table, or its number. It is taken where the models differ by
+    more than --threshold, which decisions.csv lists as 'decided with fallback'; and in rows that no model can judge."""
+    bad_rows_action: str | None = None
+    """The action in rows that no model can judge: its name in the training table, or its number; default: that of
+    --fallback."""
     threshold: float | None = None
     """With --fallback: the disagreement above which it is taken; 'cautious calibrate --fallback' finds it. Default without
     --at-most: 1, which 95 % of familiar states stay below; without --belief in units of the reward, and no default."""
@@ -84,161 +85,183 @@ class Solve:
     decisions."""
 
     def run(self) -> None:
-        """Load, solve, write, and print the tables."""
-        from cautious.beliefs.familiar_spread import in_units_of
+        """Load, decide, write, and print the tables."""
+        from cautious.cli.answer import CERTIFICATE, DECISIONS, POLICY
+        from cautious.cli.console import say
         from cautious.errors import InvalidInputError
-        from cautious.policy.bad_rows import overflowing
-        from cautious.policy.decision import make_decision, spread_of, with_unjudged
         from cautious.policy.fallback import with_fallback
         from cautious.validation import check_folder
 
         check_folder(self.out, "out")
         inputs, mdp = self._inputs(), self._mdp()
-        rule = self._fallback_rule(inputs)
-        if inputs is not None and inputs.rows.bad and not len(inputs.states):
-            return self._decide_nothing(inputs, rule)
+        bad_rows_action, rule = self._safe_actions(inputs)
         by_policy = inputs is not None and mdp is None and self._as_cautious_policy()
         if not by_policy and (self.engine != "local" or self.address is not None):
             raise InvalidInputError(
                 f"--engine {self.engine} divides the rows of --states where CautiousPolicy decides; leave it and --address out."
             )
-        if by_policy:
+        if by_policy or (inputs is not None and inputs.rows.problems.cells and not len(inputs.rows.states)):
             assert inputs is not None
-            solved, spread, inputs = self._decided(inputs)
-            if not len(inputs.states):
-                return self._decide_nothing(inputs, rule)
+            answer = self._decided(inputs, bad_rows_action)
         else:
-            rewards = self._rewards(inputs)
-            if inputs is not None and mdp is None and bool((too_large := overflowing(rewards)).any()):
-                rewards, inputs = rewards[:, ~too_large], inputs.without(too_large)
-                if not len(inputs.states):
-                    return self._decide_nothing(inputs, rule)
-            solved, spread = self._solved(rewards, mdp), spread_of(rewards)
-        shape = solved.policies["best_policy"].shape  # [S, A], or [L, S, A]
-        cautious, ordinary = (policies.reshape(shape) for policies in (solved.cautious, solved.ordinary))
-        familiar = None if inputs is None else inputs.belief.familiar
-        decision = make_decision(cautious, ordinary, None, in_units_of(familiar, spread))
-        fallback = None
+            answer = self._solved(inputs, mdp, bad_rows_action)
         if rule is not None:
-            usual = make_decision(solved.ordinary[0], solved.ordinary[0], None, decision.disagreement)
-            fallback = with_fallback(usual, *rule)
-        in_all_rows, everywhere = decision, solved
-        if inputs is not None and inputs.rows.bad:
-            reasons, safe = inputs.rows.reasons(), None if rule is None else rule[0]
-            in_all_rows = with_unjudged(decision, reasons, safe)
-            fallback = None if fallback is None else with_unjudged(fallback, reasons, safe)
-            everywhere = solved.in_all_rows(in_all_rows)
-        save_solution(self.out, inputs, self.level, everywhere, in_all_rows, fallback)
-        self._print_actions(inputs, in_all_rows, fallback)
-        self._print_tables(inputs, solved, decision, rule)
-        self._print_bad_rows(inputs)
-
-    def _decide_nothing(self, inputs: DecisionInputs, rule: tuple[int, float] | None) -> None:
-        """Write files about rows of which not one can be judged."""
-        import torch
-
-        from cautious.policy.decision import make_decision, with_unjudged
-
-        reasons, safe = inputs.rows.reasons(), None if rule is None else rule[0]
-        single = torch.zeros(0, inputs.belief.num_actions, dtype=torch.float64)
-        policy = single if len(self.level) == 1 else single.expand(len(self.level), -1, -1)
-        decision, rowwise = (
-            with_unjudged(make_decision(part, part, None, single.sum(dim=-1)), reasons, safe)
-            for part in (policy, single)
-        )
-        fallback = None if rule is None else rowwise
-        policies = {"best_policy": decision.probabilities}
-        solved = Solved(policies, {}, {"levels": list(self.level)}, policy, policy)
-        save_solution(self.out, inputs, self.level, solved, decision, fallback)
-        self._print_actions(inputs, decision, fallback)
-        self._print_files(inputs)
-        self._print_bad_rows(inputs)
-
-    def _print_tables(
-        self, inputs: DecisionInputs | None, solved: Solved, decision: Decision, rule: tuple[int, float] | None
-    ) -> None:
-        """Print how good the decisions are and how far from ordinary ones, and where the files are."""
-        from cautious.cli.console import console, plural, say, warn
-        from cautious.cli.solution_tables import caution_table, certificate_table, disagreement_table
-
-        console.print(certificate_table(self.level, solved.certificates))
-        wide = [self.level[number] for number in solved.wide_gaps(len(self.level))]
-        if wide:
-            warn(
-                f"the gap at {', '.join(wide)} is more than a tenth of the value: the policy may be far from the best. Use "
-                "more --iterations; where models differ by far more than rewards do (a wide prior), many are needed."
-            )
-        if solved.estimated is not None:
-            say(f"these bounds are about the estimated world only: {solved.estimated}.")
-        console.print(caution_table(self.level, decision.caution))
-        has_unit = inputs is not None and inputs.belief.familiar is not None
-        console.print(disagreement_table(decision.disagreement, has_unit))
+            answer = replace(answer, by_rule=with_fallback(answer.decisions[0].as_usual(), *rule))
+        answer.save(self.out)
+        answer.show()
         if rule is not None:
-            referred, total = int((decision.disagreement > rule[1]).sum()), len(decision.disagreement)
-            say(
-                f"{self.fallback}: the models differ by more than {rule[1]:.4g} in {referred:,} of {plural(total, 'state')}"
-            )
-        self._print_files(inputs)
-
-    def _print_files(self, inputs: DecisionInputs | None) -> None:
-        """Print where the files are."""
-        from cautious.cli.console import say
-
+            self._say_where_referred(answer.decisions[0], rule[1])
         say(f"wrote {self.out / POLICY} and {self.out / CERTIFICATE}")
         if inputs is not None and inputs.columns is not None:
             say(f"decisions, row by row: {self.out / DECISIONS}")
+        self._say_what_was_not_judged(answer.decisions[0])
 
-    def _print_actions(self, inputs: DecisionInputs | None, decision: Decision, fallback: Decision | None) -> None:
-        """Print how many rows get which action."""
+    def _decided(self, inputs: DecisionInputs, bad_rows_action: int | None) -> Answer:
+        """Decisions of `CautiousPolicy`, which 'cautious calibrate' guarantees something about."""
         import torch
 
-        from cautious.cli.console import console
-        from cautious.cli.solution_tables import actions_table
+        from cautious.cli.answer import Answer
+        from cautious.cli.console import progress_bar
+        from cautious.executors import open_executor
+        from cautious.policy.policy import CautiousPolicy
+        from cautious.risk import parse_levels
+        from cautious.solvers.certificate import Certificate
 
-        actions, rules = decision.action.reshape(len(self.level), -1), self.level
-        if fallback is not None:
-            actions, rules = torch.cat([actions, fallback.action[None]]), (*rules, "with fallback")
-        ordinary = decision.ordinary.reshape(len(self.level), -1, decision.ordinary.shape[-1])[0]
-        usual = torch.where(decision.judged, ordinary.nan_to_num().argmax(dim=-1), -1)
-        names = None if inputs is None else inputs.belief.actions
-        console.print(actions_table(rules, actions, usual, ordinary.shape[-1], names))
+        levels = parse_levels(self.level)
+        policy = CautiousPolicy(
+            inputs.belief,
+            levels[0],
+            num_iterations=self.iterations,
+            seed=self.seed,
+            bad_rows_action=bad_rows_action,
+        )
+        with open_executor(self.engine, self.address) as executor, progress_bar("solving") as progress:
+            decisions = policy.decide_at(
+                levels,
+                inputs.rows,
+                allow_undecided=True,
+                progress=progress,
+                executor=None if executor.is_local else executor,
+            )
+        several = len(levels) > 1
+        lower, gap = (torch.stack([getattr(decision, name) for decision in decisions]) for name in ("value", "gap"))
+        lower, upper, gap = (part if several else part[0] for part in (lower, lower + gap, gap))
+        best = torch.stack([decision.probabilities for decision in decisions])
+        return Answer(
+            self.level,
+            {"best_policy": best if several else best[0]},
+            {"best_policy": Certificate(lower, upper, gap, levels if several else levels[0])},
+            {
+                "regime": "single-state",
+                "levels": list(map(str, levels)),
+                "num_models": inputs.belief.num_models,
+                **{name: policy.describe()[name] for name in ("num_iterations", "sampling", "seed", "tolerance")},
+            },
+            decisions,
+            inputs=inputs,
+        )
 
-    def _print_bad_rows(self, inputs: DecisionInputs | None) -> None:
+    def _solved(self, inputs: DecisionInputs | None, mdp: TabularMDP | None, bad_rows_action: int | None) -> Answer:
+        """What a solver makes of all states together, or with --sampling or --update of each."""
+        from cautious.cli.answer import Answer
+        from cautious.cli.console import progress_bar
+        from cautious.io.arrays import load_array
+        from cautious.policy.decision import decisions_of
+        from cautious.policy.rows import judge
+        from cautious.risk import parse_levels
+        from cautious.solvers.solve import COMMAND_ITERATIONS, USER, solve_bandit, solve_mdp
+
+        rewards: Any
+        if inputs is None:
+            assert self.rewards is not None
+            rewards, rows = load_array(self.rewards, "rewards"), None
+        else:
+            rewards, rows = judge(inputs.belief, inputs.rows)
+            if not rewards.shape[1]:
+                return self._decided(inputs, bad_rows_action)
+        levels = self.level[0] if len(self.level) == 1 else self.level
+        options: dict[str, Any] = {
+            "sampling": self.sampling,
+            "update": self.update or USER.update,
+            "num_iterations": COMMAND_ITERATIONS if self.iterations is None else self.iterations,
+            "seed": self.seed,
+        }
+        usual = "all-states" if self.belief is None else "single-state"
+        with progress_bar("solving") as progress:
+            if mdp is not None:
+                solution = solve_mdp(mdp, rewards, levels, progress=progress, **options)
+            else:
+                regime = usual if self.regime == "auto" else self.regime
+                solution = solve_bandit(rewards, levels, regime=regime, progress=progress, **options)
+        names = ("policy", "average_policy", "best_policy")
+        policies = {name: getattr(solution, name) for name in names}
+        certificates = {name: solution.certificate(policy) for name, policy in policies.items()}
+        best = solution.best_policy.reshape(len(self.level), *solution.best_policy.shape[-2:])
+        familiar = None if inputs is None else inputs.belief.familiar
+        decisions = decisions_of(best, parse_levels(self.level), rewards, mdp, familiar)
+        answer = Answer(self.level, policies, certificates, solution.record, decisions, inputs=inputs)
+        return answer if rows is None or not rows.problems.cells else answer.in_all_rows(rows, bad_rows_action)
+
+    def _say_where_referred(self, decision: Decision, threshold: float) -> None:
+        """Print in how many states the rule of --fallback takes its action because the models differ."""
+        from cautious.cli.console import plural, say
+
+        referred, total = int((decision.disagreement > threshold).sum()), int(decision.judged.sum())
+        if total:
+            say(
+                f"{self.fallback}: the models differ by more than {threshold:.4g} in {referred:,} of {plural(total, 'state')}"
+            )
+
+    def _say_what_was_not_judged(self, decision: Decision) -> None:
         """Print which rows could not be judged; ends with status 3 if they are undecided."""
         import sys
 
+        from cautious.cli.answer import UNDECIDED
         from cautious.cli.console import warn
 
-        if inputs is None or not inputs.rows.bad:
+        if decision.problems is None:
             return
-        if self.fallback is not None:
-            warn(f"{inputs.rows.sentence()}. They get the action {self.fallback}.")
+        action = self.bad_rows_action or self.fallback
+        if action is not None:
+            warn(f"{decision.problems}. They get the action {action}.")
             return
-        warn(f"{inputs.rows.sentence()}. They are {UNDECIDED}; --fallback ACTION names an action for them.")
+        warn(f"{decision.problems}. They are {UNDECIDED}; --fallback ACTION names an action for them.")
         sys.exit(SOME_UNDECIDED)
 
-    def _fallback_rule(self, inputs: DecisionInputs | None) -> tuple[int, float] | None:
-        """The number of the safe action and the disagreement above which it is taken; None without --fallback."""
+    def _safe_actions(self, inputs: DecisionInputs | None) -> tuple[int | None, tuple[int, float] | None]:
+        """The action in rows that no model can judge, and the rule of --fallback: its action and its threshold."""
         from cautious.errors import InvalidInputError
-        from cautious.policy.policy import parse_action
 
+        bad_rows_action = self._action(self.bad_rows_action, "bad_rows_action", inputs)
         if self.fallback is None:
             if self.threshold is not None or self.at_most is not None:
                 raise InvalidInputError("--threshold and --at-most need --fallback ACTION, which is not given.")
-            return None
+            return bad_rows_action, None
         if self.threshold is not None and self.at_most is not None:
             raise InvalidInputError("--threshold and --at-most exclude each other; give one of them.")
-        names = None if inputs is None else inputs.belief.actions
-        is_number = self.fallback.isdecimal() and self.fallback not in (names or ())
-        number = parse_action(int(self.fallback) if is_number else self.fallback, names)
+        fallback = self._action(self.fallback, "fallback", inputs)
+        assert fallback is not None
+        bad_rows_action = fallback if bad_rows_action is None else bad_rows_action
         if self.threshold is not None:
-            return number, self.threshold
+            return bad_rows_action, (fallback, self.threshold)
         familiar = None if inputs is None else inputs.belief.familiar
         if familiar is None:
             raise InvalidInputError(
                 "--threshold is missing: no familiar states were held out to derive it from; give one, in units of the reward."
             )
-        return number, 1.0 if self.at_most is None else familiar.threshold(self.at_most)
+        return bad_rows_action, (fallback, 1.0 if self.at_most is None else familiar.threshold(self.at_most))
+
+    def _action(self, action: str | None, option: str, inputs: DecisionInputs | None) -> int | None:
+        """The number of an action that is given by its name or its number; None without one."""
+        from cautious.policy.policy import check_action, parse_action
+
+        if action is None:
+            return None
+        names = None if inputs is None else inputs.belief.actions
+        is_number = action.isdecimal() and action not in (names or ())
+        number = parse_action(int(action) if is_number else action, names, option)
+        check_action(number, None if inputs is None else inputs.belief.num_actions, option)
+        return number
 
     def _inputs(self) -> DecisionInputs | None:
         """The belief and the states; None with --rewards."""
@@ -252,15 +275,6 @@ class Solve:
                 "give the models: either --rewards FILE, or --belief FOLDER and --states FILE together."
             )
         return load_decision_inputs(self.belief, self.states)
-
-    def _rewards(self, inputs: DecisionInputs | None) -> Any:
-        """The reward of each action in each state under each model, [M, S, A]."""
-        from cautious.io.arrays import load_array
-
-        if inputs is not None:
-            return inputs.belief.rewards(inputs.states)
-        assert self.rewards is not None
-        return load_array(self.rewards, "rewards")
 
     def _mdp(self) -> TabularMDP | None:
         """The MDP, if one is given."""
@@ -278,70 +292,3 @@ class Solve:
     def _as_cautious_policy(self) -> bool:
         """Whether `CautiousPolicy` decides: each state separately, and no other solver option is given."""
         return self.regime != "all-states" and self.sampling == "exact" and self.update is None
-
-    def _decided(self, inputs: DecisionInputs) -> tuple[Solved, Tensor, DecisionInputs]:
-        """Decisions of `CautiousPolicy`, which 'cautious calibrate' guarantees something about; and the models' spread [S].
-
-        Also the inputs, less the rows whose predictions overflow, which turns out here.
-        """
-        from cautious.cli.console import progress_bar
-        from cautious.executors import open_executor
-        from cautious.policy.policy import CautiousPolicy
-        from cautious.risk import parse_levels
-        from cautious.solvers.certificate import Certificate
-
-        levels = parse_levels(self.level)
-        policy = CautiousPolicy(inputs.belief, levels[0], num_iterations=self.iterations, seed=self.seed)
-        with open_executor(self.engine, self.address) as opened, progress_bar("solving") as progress:
-            executor = None if opened.is_local else opened
-            cautious, ordinary, gap, lower, spread, too_large = policy.solve_rows(
-                inputs.states, levels, progress, executor, allow_undecided=True
-            )
-        if bool(too_large.any()):
-            inputs = inputs.without(too_large)
-        several = len(levels) > 1
-        lower, upper, gap = (part if several else part[0] for part in (lower, lower + gap, gap))
-        best = cautious if several else cautious[0]
-        how = {name: value for name, value in policy.describe().items() if name not in ("level", "familiar")}
-        record = {
-            "regime": "single-state",
-            "levels": list(map(str, levels)),
-            "num_models": inputs.belief.num_models,
-            **how,
-        }
-        certificate = Certificate(lower, upper, gap, levels if several else levels[0])
-        solved = Solved(
-            {"best_policy": best}, {"best_policy": certificate}, record, cautious, ordinary.expand_as(cautious)
-        )
-        return solved, spread, inputs
-
-    def _solved(self, rewards: Any, mdp: TabularMDP | None) -> Solved:
-        from cautious.cli.console import progress_bar
-        from cautious.policy.decision import with_baseline
-        from cautious.risk import parse_levels
-        from cautious.solvers.solve import COMMAND_ITERATIONS, USER, solve_bandit, solve_mdp
-
-        levels = self.level[0] if len(self.level) == 1 else self.level
-        options: dict[str, Any] = {
-            "sampling": self.sampling,
-            "update": self.update or USER.update,
-            "num_iterations": COMMAND_ITERATIONS if self.iterations is None else self.iterations,
-            "seed": self.seed,
-        }
-        usual = "all-states" if self.belief is None else "single-state"
-        with progress_bar("solving") as progress:
-            if mdp is not None:
-                solution = solve_mdp(mdp, rewards, levels, progress=progress, **options)
-            else:
-                regime = usual if self.regime == "auto" else self.regime
-                solution = solve_bandit(rewards, levels, regime=regime, progress=progress, **options)
-        policies = {
-            "policy": solution.policy,
-            "average_policy": solution.average_policy,
-            "best_policy": solution.best_policy,
-        }
-        certificates = {name: solution.certificate(policy) for name, policy in policies.items()}
-        best = solution.best_policy
-        solved = best.reshape(len(self.level), *best.shape[-2:])
-        pair = with_baseline(solved, parse_levels(self.level), rewards, mdp)
-        return Solved(policies, certificates, solution.record, *pair)

@@ -133,7 +133,9 @@ def load_json(path: Path, expected: str | None = None, *, checked: bool = False)
     """
     with _whole(path, "JSON file"):
         text = path.read_text(encoding="utf-8")
-        everything = json.loads(text, parse_constant=_finite, parse_float=_finite, object_pairs_hook=_unique)
+        everything = json.loads(
+            text, parse_constant=_finite, parse_float=_finite, parse_int=_whole_number, object_pairs_hook=_unique
+        )
         entries = everything if isinstance(everything, dict) else {}
         claims = _claims(entries)
         checked = checked or entries.get("format") == FORMAT
@@ -216,10 +218,18 @@ def _whole(path: Path, kind: str) -> Iterator[None]:
     try:
         if not path.is_file():
             raise MissingFileError(f"{path}: there is no such file.")
+        with path.open("rb"):  # whether it can be read at all
+            pass
         yield
     except CautiousError:
         raise
+    except FileNotFoundError:  # gone since it was looked for
+        raise MissingFileError(f"{path}: there is no such file.") from None
     except UNREADABLE as error:
+        if isinstance(error, OSError) and error.errno:
+            raise BadFileError(
+                f"{path}: could not be read ({error.strerror}); make it readable, or restore it from a copy."
+            ) from None
         what = str(error).splitlines()[0] if str(error) else type(error).__name__
         too_large = ", or larger than memory" if isinstance(error, MemoryError) else ""
         raise BadFileError(
@@ -232,6 +242,11 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{text} is not a finite number")
     return value
+
+
+def _whole_number(text: str) -> int:
+    _finite(text)  # one of 400 digits cannot be made a float, which may happen to any number later
+    return int(text)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

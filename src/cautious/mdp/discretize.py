@@ -1,4 +1,4 @@
-"""`DiscretiseObservation`: continuous observations as cells of a grid, so that a world becomes a table."""
+"""`DiscretizeObservation`: continuous observations as cells of a grid, so that a world becomes a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNBOUNDED = 1e30
 """Limits beyond this are none; some environments have the largest float32 instead of infinity."""
 
 
-class DiscretiseObservation(gymnasium.ObservationWrapper[Any, Any, Any], gymnasium.utils.RecordConstructorArgs):
+class DiscretizeObservation(gymnasium.ObservationWrapper[Any, Any, Any], gymnasium.utils.RecordConstructorArgs):
     """Shows the number of the grid cell in which an observation lies.
 
     Every number of a `Box` observation is divided into `bins` equal intervals between `low` and `high`; what lies outside
@@ -29,7 +29,7 @@ class DiscretiseObservation(gymnasium.ObservationWrapper[Any, Any, Any], gymnasi
     The cells are an approximation: within one, the world is taken to move as it did on average where it was tried
     (`TabularMDP.from_gymnasium` with `num_steps`).
 
-    >>> car = DiscretiseObservation(gymnasium.make("MountainCar-v0"), bins=(20, 10))
+    >>> car = DiscretizeObservation(gymnasium.make("MountainCar-v0"), bins=(20, 10))
     >>> car.observation_space, car.centres.shape
     (Discrete(200), (200, 2))
     >>> [round(float(x), 3) for x in car.centres[int(car.reset(seed=0)[0])]]  # position and speed, about

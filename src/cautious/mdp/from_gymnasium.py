@@ -147,7 +147,7 @@ def _sizes(env: Any) -> tuple[int, int]:
             "gymnasium.wrappers.DiscretizeAction."
         )
     raise InvalidInputError(
-        f"{text}; its observations are {spaces[0]}. Ways out: cautious.DiscretiseObservation(env, bins=20) cuts them into "
+        f"{text}; its observations are {spaces[0]}. Ways out: cautious.DiscretizeObservation(env, bins=20) cuts them into "
         "cells; cautious.KofNPPO learns a policy from the environment as it is; cautious.CautiousPolicy(belief) decides one "
         "step at a time."
     )

@@ -102,7 +102,7 @@ class TabularMDP:
     ) -> TabularMDP:
         """The world of a Gymnasium environment with discrete states and actions; `worlds.from_gymnasium.read_model` says how.
 
-        Wrappers are part of the environment: with a discretising wrapper (`cautious.DiscretiseObservation`, or your own) around
+        Wrappers are part of the environment: with a discretising wrapper (`cautious.DiscretizeObservation`, or your own) around
         it, MountainCar is a world of cells.
 
         Args:

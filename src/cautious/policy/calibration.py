@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cautious.beliefs.disagreement import FamiliarDisagreement, in_units_of
 from cautious.beliefs.ensemble import RewardEnsemble
-from cautious.beliefs.familiar_spread import FamiliarSpread, in_units_of
 from cautious.beliefs.fit import refit, with_needed
 from cautious.errors import InvalidInputError
 from cautious.ops.rates import (
@@ -26,17 +26,24 @@ from cautious.ops.rates import (
     mean_upper_bound,
     smallest_rate,
 )
-from cautious.policy.bad_rows import read_states
-from cautious.policy.decision import departs, spread_of
+from cautious.policy.decision import departs
 from cautious.policy.fallback import FallbackRule
 from cautious.policy.policy import CautiousPolicy
+from cautious.policy.rows import read_states
 from cautious.progress import Progress, as_progress
 from cautious.risk import KofN, RiskMeasure, as_k_of_n
 from cautious.seeding import make_rng
 from cautious.tables.frames import is_named
 from cautious.tables.training_data import reward_columns, same_rows
-from cautious.validation import LARGEST_COUNT, as_float_tensor, as_number, check_shape, parse_choice, parse_count
-from cautious_paper.networks.image import images_are_bytes
+from cautious.validation import (
+    LARGEST_COUNT,
+    as_float_tensor,
+    as_number,
+    check_shape,
+    images_are_bytes,
+    parse_choice,
+    parse_count,
+)
 
 
 class CalibrationWarning(UserWarning):
@@ -174,15 +181,15 @@ def _by_name(policy: CautiousPolicy | FallbackRule, states: Any, rewards: Any) -
     if not is_named(states) or belief.columns is None:
         return belief.as_trained(states), rewards
     rows = read_states(belief, states)
-    if not rows.bad:
+    if not rows.problems.cells:
         return rows.states, rewards
-    warnings.warn(f"{rows.sentence()}; they are left out.", CalibrationWarning, stacklevel=3)
+    warnings.warn(f"{rows.problems}; they are left out.", CalibrationWarning, stacklevel=3)
     if not len(rows.states):
-        raise InvalidInputError(f"familiar_states: no row is left; {rows.sentence()}.")
+        raise InvalidInputError(f"familiar_states: no row is left; {rows.problems}.")
     if rewards is not None:
         rewards = as_float_tensor(rewards, "rewards")
-        check_shape(rewards, "S A", "rewards", S=len(rows.table), A=belief.num_actions)
-        rewards = rewards[rows.usable]
+        check_shape(rewards, "S A", "rewards", S=len(rows.problems.table), A=belief.num_actions)
+        rewards = rewards[rows.problems.usable]
     return rows.states, rewards
 
 
@@ -201,9 +208,9 @@ def _scores(rule: FallbackRule, policy: CautiousPolicy, states: Any, progress: P
 
     In units of the rule's own belief, also where `policy` has another, trained on a part of the states.
     """
-    decision = policy.decide(states)
-    disagreement = in_units_of(rule.policy.familiar, spread_of(decision.opinions()))
-    return torch.where(decision.departs, torch.inf, disagreement)
+    solved = policy.solve_rows(states, [policy.level])
+    departing = departs(solved.policies[0].argmax(dim=-1), solved.ordinary.expand_as(solved.policies)[0])
+    return torch.where(departing, torch.inf, in_units_of(rule.policy.familiar, solved.spread))
 
 
 def _calibrated_level(
@@ -314,7 +321,7 @@ def _warn_of_no_caution(
 
 
 def _warn_of_no_referral(
-    few: str, num_states: int, at_most: float, num_infinite: int, unit: FamiliarSpread | None
+    few: str, num_states: int, at_most: float, num_infinite: int, unit: FamiliarDisagreement | None
 ) -> None:
     """Say why no finite threshold came out: too few states, a unit of 0, or a policy that departs by itself."""
     if unit is not None and unit.unit == 0:  # wherever the policy departs, models differ: this comes first

@@ -7,19 +7,21 @@ distance between the two policies; disagreement is how far the models differ, wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cautious.errors import MissingPackageError
+from cautious.beliefs.disagreement import FamiliarDisagreement, disagreement, in_units_of
+from cautious.errors import InvalidInputError, MissingPackageError
 from cautious.mdp.tabular import TabularMDP
-from cautious.ops.disagreement import model_spread
+from cautious.parallel import single_threaded
 from cautious.risk import RiskMeasure, is_mean
 from cautious.solvers.optimal import optimal_actions, optimal_policy, optimal_under_all
 from cautious.solvers.rewards import BLOCK_BYTES, as_rewards, mean_reward, model_blocks
+from cautious.tables.cells import Problems
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,9 +39,9 @@ class Decision:
     """Total variation distance from the ordinary (risk-neutral) policy, [B]: 0 acts as usual, 1 entirely differently."""
     ordinary: Tensor
     """The ordinary policy, [B, A]; in an MDP, of several that are equally good, the one nearest to `probabilities`."""
-    _opinions: Tensor | None = field(repr=False)
+    _opinions: Callable[[], Tensor] | None = field(repr=False)
     disagreement: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))
-    """How far the models differ in each state, [B] (`ops.disagreement.model_spread`), in units of familiar states: 95 % of
+    """How far the models differ in each state, [B] (`beliefs.disagreement.disagreement`), in units of familiar states: 95 % of
     familiar states that no model was trained on stay below 1. In units of the reward where the policy knows no familiar
     states (`CautiousPolicy.familiar` is None). In an MDP it is about this state's rewards, not about what follows."""
     gap: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))
@@ -53,6 +55,10 @@ class Decision:
     """Why each state could not be judged, B texts, empty where it could; none at all where all could."""
     index: Any = None
     """The labels of the rows of a pandas frame, where that is what was asked about."""
+    value: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))
+    """Exact k-of-N value of the policy in each state, [B]: no policy has more than `value` + `gap`. NaN where `gap` is."""
+    problems: Problems | None = None
+    """The cells that no model can judge, where there are some."""
 
     @property
     def departs(self) -> Tensor:
@@ -112,8 +118,6 @@ class Decision:
     def __repr__(self) -> str:
         """In how many states which action is taken."""
         count = self.action.shape[-1]
-        if self.action.dim() != 1:
-            return f"Decision({self.action.shape[0]} levels, {count} states)"
         taken = [
             f"{'action ' if self.actions is None else ''}{self._name(action)} in {number}"
             for action, number in enumerate(self.action[self.action >= 0].bincount().tolist())
@@ -123,10 +127,44 @@ class Decision:
         parts += [f"{int((~self.judged).sum())} not judged"] if self.reasons else []
         return f"Decision({count} {'state' if count == 1 else 'states'}: {'; '.join(part for part in parts if part)})"
 
+    def as_usual(self) -> Decision:
+        """The decision of the ordinary policy in the same states."""
+        action = torch.where(self.judged, self.ordinary.nan_to_num().argmax(dim=-1), -1)
+        unknown = torch.full_like(self.caution, torch.nan)
+        return replace(
+            self, action=action, probabilities=self.ordinary, caution=0 * self.caution, gap=unknown, value=unknown
+        )
+
     def opinions(self) -> Tensor:
-        """What each model says each action pays, [M, B, A]; kept, not copied."""
-        assert self._opinions is not None, "`cautious solve` does not keep them: they may be larger than memory"
-        return self._opinions
+        """What each model says each action pays, [M, B, A]; NaN in states that no model can judge.
+
+        The belief is asked again: of many states this is an array far larger than the decision, which does not keep it.
+        """
+        if self._opinions is None:
+            raise InvalidInputError("opinions: this decision was made from rewards that it does not know.")
+        opinions = self._opinions()
+        return opinions if bool(self.judged.all()) else _in_all_rows(opinions, self.judged, -2, torch.nan)
+
+
+def decisions_of(
+    solved: Tensor,
+    levels: Sequence[RiskMeasure],
+    rewards: Any,
+    mdp: TabularMDP | None,
+    familiar: FamiliarDisagreement | None,
+) -> list[Decision]:
+    """The decisions of policies that a solver found, one per level.
+
+    Args:
+        solved: What the L levels do, [L, S, A].
+        levels: L of them.
+        rewards: What each model says each action pays, [M, S, A], or what the solvers stream it from.
+        mdp: The world, where actions move it.
+        familiar: The unit of disagreement, where it is known.
+    """
+    apart = in_units_of(familiar, spread_of(rewards))
+    pairs = zip(*with_baseline(solved, levels, rewards, mdp), strict=True)
+    return [make_decision(policy, ordinary, apart) for policy, ordinary in pairs]
 
 
 def greedy(reward: Tensor) -> Tensor:
@@ -204,6 +242,7 @@ def total_variation(policy: Tensor, ordinary: Tensor) -> Tensor:
     return 0.5 * (policy - ordinary).abs().sum(dim=-1)
 
 
+@single_threaded
 def departs(action: Tensor, ordinary: Tensor) -> Tensor:
     """Where an action is not one that the ordinary policy takes, π_ordinary(a|s) = 0: [..., B], [..., B, A] -> [..., B].
 
@@ -216,55 +255,69 @@ def departs(action: Tensor, ordinary: Tensor) -> Tensor:
 def make_decision(
     cautious: Tensor,
     ordinary: Tensor,
-    opinions: Tensor | None,
     disagreement: Tensor,
+    *,
     gap: Tensor | None = None,
+    value: Tensor | None = None,
+    opinions: Callable[[], Tensor] | None = None,
 ) -> Decision:
-    """The decision of a cautious policy [..., B, A], beside the ordinary one (of the same shape, or [B, A])."""
+    """The decision of a cautious policy [B, A], beside the ordinary one [B, A].
+
+    Args:
+        cautious: The policy to follow.
+        ordinary: What one would ordinarily do.
+        disagreement: How far the models differ, [B].
+        gap: `Decision.gap`, [B], where it is known.
+        value: `Decision.value`, [B], where it is known.
+        opinions: Returns what each model says each action pays, [M, B, A].
+    """
     caution = total_variation(cautious, ordinary)
-    gap = torch.full_like(caution, torch.nan) if gap is None else gap
-    return Decision(cautious.argmax(dim=-1), cautious, caution, ordinary, opinions, disagreement, gap)
+    unknown = torch.full_like(caution, torch.nan)
+    gap, value = (unknown if part is None else part for part in (gap, value))
+    return Decision(cautious.argmax(dim=-1), cautious, caution, ordinary, opinions, disagreement, gap, value=value)
 
 
-def with_unjudged(decision: Decision, reasons: Sequence[str], fallback: int | None) -> Decision:
+def with_unjudged(decision: Decision, problems: Problems, action: int | None) -> Decision:
     """A decision about G states as one about all B, of which the others could not be judged.
 
     Args:
-        decision: About the states with an empty reason, in their order; of one level, or of several.
-        reasons: One per state.
-        fallback: The action in states that could not be judged; None leaves them undecided (action -1).
+        decision: About the states without problems, in their order.
+        problems: Of all B states.
+        action: What to do in states that could not be judged; None leaves them undecided (action -1).
     """
-    judged = torch.tensor([not reason for reason in reasons])
+    judged = torch.from_numpy(problems.usable)
     num_actions = decision.probabilities.shape[-1]
-
-    def spread_out(values: Tensor, dim: int, missing: float) -> Tensor:
-        shape = list(values.shape)
-        shape[dim] = len(judged)
-        return torch.full(shape, missing, dtype=values.dtype).index_copy_(dim, judged.nonzero().flatten(), values.cpu())
-
-    probabilities = spread_out(decision.probabilities, -2, torch.nan)
-    if fallback is not None:
-        probabilities[..., ~judged, :] = torch.eye(num_actions, dtype=probabilities.dtype)[fallback]
+    probabilities = _in_all_rows(decision.probabilities, judged, -2, torch.nan)
+    if action is not None:
+        probabilities[~judged] = torch.eye(num_actions, dtype=probabilities.dtype)[action]
     return replace(
         decision,
-        action=spread_out(decision.action, -1, -1 if fallback is None else fallback),
+        action=_in_all_rows(decision.action, judged, -1, -1 if action is None else action),
         probabilities=probabilities,
-        caution=spread_out(decision.caution, -1, torch.nan),
-        ordinary=spread_out(decision.ordinary, -2, torch.nan),
-        _opinions=None if decision._opinions is None else spread_out(decision._opinions, -2, torch.nan),
-        disagreement=spread_out(decision.disagreement, -1, torch.nan),
-        gap=spread_out(decision.gap, -1, torch.nan),
-        reasons=tuple(reasons),
+        caution=_in_all_rows(decision.caution, judged, -1, torch.nan),
+        ordinary=_in_all_rows(decision.ordinary, judged, -2, torch.nan),
+        disagreement=_in_all_rows(decision.disagreement, judged, -1, torch.nan),
+        gap=_in_all_rows(decision.gap, judged, -1, torch.nan),
+        value=_in_all_rows(decision.value, judged, -1, torch.nan),
+        reasons=problems.reasons,
+        problems=problems,
     )
 
 
+def _in_all_rows(values: Tensor, judged: Tensor, dim: int, missing: float) -> Tensor:
+    """Values about G rows as values about B rows: `judged` [B] says which rows they are about; `missing` in the others."""
+    shape = list(values.shape)
+    shape[dim] = len(judged)
+    return torch.full(shape, missing, dtype=values.dtype).index_copy_(dim, judged.nonzero().flatten(), values.cpu())
+
+
 def spread_of(rewards: Any) -> Tensor:
-    """How far models differ in each state (`model_spread`), [M, S, A] -> [S]; in blocks, so that large arrays fit."""
+    """How far models differ in each state (`disagreement`), [M, S, A] -> [S]; in blocks, so that large arrays fit."""
     if isinstance(rewards, Tensor) and not rewards.shape[1]:
         return torch.zeros(0, dtype=torch.float64)
     if isinstance(rewards, Tensor):
         size = max(1, BLOCK_BYTES // (8 * max(1, len(rewards) * rewards.shape[-1])))  # states in float64 at a time
-        return torch.cat([model_spread(block) for block in rewards.split(size, dim=1)]).cpu()
+        return torch.cat([disagreement(block) for block in rewards.split(size, dim=1)]).cpu()
     # Two passes over what is on disk or streamed: the mean, then the squares around it.
     source = as_rewards(rewards)
     mean, squares = mean_reward(source), torch.zeros(source.num_states, dtype=torch.float64, device=source.device)

@@ -127,5 +127,6 @@ def with_fallback(decision: Decision, action: int, threshold: float) -> Decision
     refers = ((decision.disagreement > threshold) | ~decision.judged).unsqueeze(-1)
     policy = torch.where(refers, safe, decision.probabilities)
     # Without a gap: the rule is not the solution of a k-of-N problem.
-    ruled = make_decision(policy, decision.ordinary, decision._opinions, decision.disagreement)
-    return replace(ruled, actions=decision.actions, reasons=decision.reasons, index=decision.index)
+    ruled = make_decision(policy, decision.ordinary, decision.disagreement, opinions=decision._opinions)
+    known = {name: getattr(decision, name) for name in ("actions", "reasons", "problems", "index")}
+    return replace(ruled, **known)

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
+from cautious.beliefs.belief import TableBelief
 from cautious.beliefs.ensemble import RewardEnsemble
-from cautious.beliefs.table_belief import TableBelief
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.io.arrays import (
     FORMAT,

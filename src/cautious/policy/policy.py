@@ -14,72 +14,54 @@ In an MDP states belong together: the whole policy is solved once (`solve_mdp`),
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from cautious.beliefs.belief import Belief, TableBelief, state_numbers
+from cautious.beliefs.disagreement import FEWEST, FamiliarDisagreement, in_units_of
 from cautious.beliefs.ensemble import RewardEnsemble
-from cautious.beliefs.familiar_spread import FEWEST, FamiliarSpread, in_units_of
-from cautious.beliefs.table_belief import TableBelief, state_numbers
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.mdp.tabular import TabularMDP, parse_mdp
-from cautious.parallel import single_threaded
-from cautious.policy.bad_rows import StateRows, farthest, overflowing, read_states, refuse
-from cautious.policy.blocks import (
-    ROWS_PER_BLOCK,
-    BlockExecutor,
-    SolvedStates,
-    solve_block,
-    solve_in_blocks,
-    with_values,
-)
+from cautious.parallel import is_forked, single_thread, single_threaded
 from cautious.policy.decision import (
     Decision,
-    has_disagreement,
     make_decision,
-    ordinary_policy,
     spread_of,
     total_variation,
     with_baseline,
     with_unjudged,
 )
 from cautious.policy.files import load_policy, save_policy
+from cautious.policy.rows import less_overflowing, read_states, refuse
+from cautious.policy.states import BlockExecutor, Games, SolvedStates, predict, solve_states
 from cautious.progress import Progress
-from cautious.risk import RiskMeasure, is_mean, level_text, parse_level, parse_levels, weights_by_rank
+from cautious.risk import RiskMeasure, level_text, parse_level, parse_levels, weights_by_rank
 from cautious.seeding import make_rng
-from cautious.solvers.kernels import plays_on_gpu
-from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE, USER, solve_bandit, solve_mdp
+from cautious.solvers.solve import STATE_GAME_TOLERANCE, USER, solve_mdp
 from cautious.tables.frames import index_of, is_named
 from cautious.tables.observations import as_batch
-from cautious.tables.schema import action_names
+from cautious.tables.schema import StateRows, action_names
 from cautious.types import Sampling
-from cautious.validation import (
-    as_float_tensor,
-    as_folder,
-    as_number,
-    as_path,
-    check_shape,
-    check_size,
-    parse_choice,
-    parse_count,
-    parse_flag,
-)
-
-BAD_ROWS_ACTION = "bad_rows_action"
-"""The entry of policy.json that holds `CautiousPolicy.fallback`."""
+from cautious.validation import as_folder, as_number, as_path, parse_choice, parse_count, parse_flag
 
 
-class Belief(Protocol):
-    """Anything that says what M models think each action pays."""
+class _Answered(NamedTuple):
+    """What a belief has said about the states that it was asked about."""
 
-    def rewards(self, states: Any) -> Tensor:
-        """[M, S, A]."""
-        ...
+    answer: Any
+
+    def rewards(self, states: Any) -> Any:
+        """The answer."""
+        return self.answer
 
 
 class CautiousPolicy:
@@ -109,6 +91,7 @@ class CautiousPolicy:
         seed: int = 0,
         familiar_states: Any = None,
         tolerance: float = STATE_GAME_TOLERANCE,
+        bad_rows_action: int | str | None = None,
         fallback: int | str | None = None,
     ) -> None:
         """Wrap a belief.
@@ -128,42 +111,60 @@ class CautiousPolicy:
             tolerance: A state's game ends when no policy can be better by more than this share of the range of the rewards
                 there, or after `num_iterations`; `Decision.gap` says how much it could be. In an MDP and with queue sampling
                 it has no effect.
-            fallback: The action, by number or name, for states that no model can judge: empty cells, NaN, texts where numbers
-                were, numbers so large that predictions overflow. Without it `decide` raises an error that names all of them.
-                (`FallbackRule` takes its safe action in them, too.)
+            bad_rows_action: The action, by number or name, for states that no model can judge: empty cells, NaN, texts where
+                numbers were, numbers so large that predictions overflow. Without it `decide` raises an error that names all of
+                them. (`FallbackRule` takes its safe action in them, too.)
+            fallback: The old name of `bad_rows_action`; warns.
         """
         if isinstance(belief, (str, Path)):
             raise InvalidInputError(f"belief={str(belief)!r} is a name; pass what RewardEnsemble.load returns for it.")
         self.belief: Any = belief if callable(getattr(belief, "rewards", None)) else TableBelief(belief)
         self.level = parse_level(level)
         self.mdp = None if mdp is None else parse_mdp(mdp)
-        self._num_iterations = None if num_iterations is None else parse_count(num_iterations, "num_iterations")
+        iterations = None if num_iterations is None else parse_count(num_iterations, "num_iterations")
         if not 0 <= as_number(tolerance) < 1:
             raise InvalidInputError(
                 f"tolerance={tolerance!r} must be in [0, 1): a share of the range of a state's rewards."
             )
-        self._tolerance = float(tolerance)
-        self._sampling = parse_choice(Sampling, sampling, "sampling")
+        kind = parse_choice(Sampling, sampling, "sampling")
         self._draws = make_rng(seed, "predict")
-        self._seed = int(seed)
+        self.games = Games(iterations, kind, int(seed), float(tolerance))
         num_models = getattr(self.belief, "num_models", None)
         if num_models is not None:
             weights_by_rank(self.level, num_models)  # raises for a level that these models cannot serve
-        self.fallback = None if fallback is None else parse_action(fallback, action_names(self.belief), "fallback")
-        check_action(self.fallback, getattr(self.belief, "num_actions", None), "fallback")
+        if fallback is not None:
+            warnings.warn(
+                "fallback= is now bad_rows_action=: the action in rows that no model can judge.", DeprecationWarning, 3
+            )
+            bad_rows_action = fallback if bad_rows_action is None else bad_rows_action
+        self.bad_rows_action = (
+            None
+            if bad_rows_action is None
+            else parse_action(bad_rows_action, action_names(self.belief), "bad_rows_action")
+        )
+        check_action(self.bad_rows_action, getattr(self.belief, "num_actions", None), "bad_rows_action")
         self._mdp_policies = None if mdp is None else self._solve_mdp(mdp, [self.level], None)
         self._own_familiar = None if familiar_states is None else self._familiar_spread(familiar_states)
 
     @property
-    def familiar(self) -> FamiliarSpread | None:
+    def familiar(self) -> FamiliarDisagreement | None:
         """How far the models differ in familiar states, the unit of `Decision.disagreement`; None if no such state is known."""
         known = self._own_familiar or getattr(self.belief, "familiar", None)
         return (
-            known if isinstance(known, FamiliarSpread) else None
+            known if isinstance(known, FamiliarDisagreement) else None
         )  # a user's own belief may use the name for something else
 
-    def _familiar_spread(self, states: Any) -> FamiliarSpread:
-        spread = FamiliarSpread.of(spread_of(self.checked_rewards(states)))
+    @property
+    def fallback(self) -> int | None:
+        """The old name of `bad_rows_action`."""
+        return self.bad_rows_action
+
+    def _familiar_spread(self, states: Any) -> FamiliarDisagreement:
+        rows = self._rows(states, tolerant=False)
+        rewards, too_large = predict(self._asked(states), states if rows is None else rows.states)
+        if bool(too_large.any()):
+            refuse(less_overflowing(self.belief, rows or read_states(self.belief, states), too_large))
+        spread = FamiliarDisagreement.of(spread_of(rewards))
         if spread is None:
             raise InvalidInputError(
                 f"familiar_states: fewer than {FEWEST} states cannot set a unit; give {FEWEST} at least, better 20 or more."
@@ -175,8 +176,9 @@ class CautiousPolicy:
         sizes = [(getattr(self.belief, f"num_{what}", None), what) for what in ("models", "actions")]
         parts = [str(self.level), *(f"{count:,} {what}" for count, what in sizes if count is not None)]
         names = action_names(self.belief)
-        if self.fallback is not None:
-            parts.append(f"fallback {self.fallback if names is None else names[self.fallback]}")
+        if self.bad_rows_action is not None:
+            action = self.bad_rows_action if names is None else names[self.bad_rows_action]
+            parts.append(f"bad rows get {action}")
         if self.mdp is not None:
             parts.append(f"in a world of {self.mdp.num_states:,} states")
         return f"CautiousPolicy({', '.join(parts)})"
@@ -188,131 +190,116 @@ class CautiousPolicy:
             states: One row per state, as the belief takes them; with an array as belief, or an MDP, their numbers [B]. For a
                 belief that was trained on a table: a frame (pandas, polars) or a dictionary of columns, in any order; a
                 frame's index is kept. A plain array is taken by position.
-            allow_undecided: Where there is no `fallback`: True marks states that no model can judge (`Decision.reasons`),
-                with action -1, and decides about the others.
-        """
-        undecided = parse_flag(allow_undecided, "allow_undecided")
-        if self._mdp_policies is not None:
-            numbers = state_numbers(states, self._mdp_policies[1].shape[1])
-            cautious, ordinary = (policies[0, numbers] for policies in self._mdp_policies)
-            rewards, gap, rows = self.belief.rewards(numbers), None, None
-            spread = spread_of(rewards)
-        else:
-            # On all threads, if a user's own belief uses them.
-            rewards, rows = self._judge(states, tolerant=undecided or self.fallback is not None)
-            policies, ordinary, gaps, spread = self.solve_states(rewards, [self.level])
-            cautious, gap = policies[0], gaps[0]
-        disagreement = in_units_of(self.familiar, spread)
-        decision = make_decision(cautious, ordinary, rewards, disagreement, gap)
-        decision = replace(decision, actions=action_names(self.belief), index=index_of(states))
-        return with_unjudged(decision, rows.reasons(), self.fallback) if rows is not None and rows.bad else decision
-
-    def checked_rewards(self, states: Any) -> Tensor:
-        """What each model says each action pays, [M, B, A], checked."""
-        return self._judge(states, tolerant=False)[0]
-
-    def _judge(self, states: Any, *, tolerant: bool) -> tuple[Tensor, StateRows | None]:
-        """What each model says each action pays in the states that can be judged, [M, G, A], and which they are.
-
-        With `tolerant` the others are left out; otherwise an error names them.
-        """
-        if not isinstance(self.belief, RewardEnsemble):  # whatever a user's own belief makes of its states
-            rewards = as_float_tensor(self.belief.rewards(states), "belief")
-            check_shape(rewards, "M S A", "belief")
-            check_size(rewards, "belief")
-            return rewards, None
-        rows = None
-        if tolerant or (is_named(states) and self.belief.columns is not None):
-            rows = read_states(self.belief, states)
-            if not tolerant:
-                refuse(rows)
-            states = rows.states
-        rewards = self.belief.rewards(states) if rows is None or len(rows.states) else self._no_rewards()
-        too_large = overflowing(rewards)
-        if bool(too_large.any()):
-            rows = rows or read_states(self.belief, states)
-            rows = rows.without(too_large, *farthest(self.belief, rows.states))
-            if not tolerant:
-                refuse(rows)
-            rewards = rewards[:, ~too_large]
-        return rewards, rows
-
-    def _no_rewards(self) -> Tensor:
-        """What the models say about no state at all."""
-        parameters = self.belief.parameters
-        return torch.empty(self.belief.num_models, 0, self.belief.num_actions, device=parameters.device)
-
-    def solve_states(
-        self, rewards: Tensor, levels: Sequence[RiskMeasure], progress: Progress | None = None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What levels do where the models say `rewards` [M, B, A].
-
-        A game is played only where some model prefers another action than the ordinary one: elsewhere the ordinary policy
-        has the highest k-of-N value at every level. Level n-of-n, the mean of all models drawn, is the ordinary policy.
+            allow_undecided: Where there is no `bad_rows_action`: True marks states that no model can judge
+                (`Decision.reasons`), with action -1, and decides about the others.
 
         Returns:
-            Policies [L, B, A], the ordinary one [B, A], gaps [L, B], and how far the models differ [B] (`spread_of`).
-        """
-        for level in levels:
-            weights_by_rank(level, len(rewards))
-        if not rewards.shape[1]:  # no state that can be judged
-            nothing, none = torch.zeros(0, rewards.shape[2], dtype=torch.float64), torch.zeros(0, dtype=torch.float64)
-            return nothing.expand(len(levels), -1, -1), nothing, none.expand(len(levels), -1), none
-        # Compiled games have exact weights; queues take the general solver, and a GPU its own kernels where they fit.
-        is_compiled = self._sampling is Sampling.EXACT and not plays_on_gpu(
-            rewards.device, len(rewards), rewards.shape[2]
-        )
-        if not is_compiled or all(is_mean(level, len(rewards)) for level in levels):
-            return self._solve_in_tensors(rewards, levels, progress)
-        from cautious.solvers.per_state import decide_states  # loads the compiler
+            A `Decision` with one entry per state.
 
-        most = self._num_iterations or STATE_GAME_ITERATIONS
-        return decide_states(rewards.cpu(), levels, num_iterations=most, tolerance=self._tolerance, progress=progress)
+        Raises:
+            InvalidInputError: The states have another form than those of the training, or no model can judge some of them,
+                which the message names.
+        """
+        return self.decide_at([self.level], states, allow_undecided=allow_undecided)[0]
+
+    def decide_at(
+        self,
+        levels: Sequence[RiskMeasure | str],
+        states: Any,
+        *,
+        allow_undecided: bool = False,
+        progress: Progress | None = None,
+        executor: BlockExecutor | None = None,
+    ) -> list[Decision]:
+        """What several levels do in each state, in one call: the states are read and predicted once.
+
+        Args:
+            levels: L of them, instead of the policy's own.
+            states: As of `decide`; or what `read_states` made of them.
+            allow_undecided: As of `decide`.
+            progress: Called with (states done, states in all).
+            executor: What gives out the work (`cautious.executors`), if not this process.
+
+        Returns:
+            L decisions, one per level.
+        """
+        tolerant = parse_flag(allow_undecided, "allow_undecided") or self.bad_rows_action is not None
+        return self._decide_at(self._asked(states), parse_levels(levels), states, tolerant, progress, executor)
 
     @single_threaded
-    def _solve_in_tensors(
-        self, rewards: Tensor, levels: Sequence[RiskMeasure], progress: Progress | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """As `solve_states`, by operations on tensors."""
-        # Begin with the ordinary policy everywhere, then replace it where a game is played.
-        ordinary = ordinary_policy(rewards)
-        policies, gaps = ordinary.repeat(len(levels), 1, 1), torch.zeros(len(levels), len(ordinary)).double()
-        states = has_disagreement(rewards, ordinary).nonzero().flatten()
-        cautious = [number for number, level in enumerate(levels) if not is_mean(level, len(rewards))]
-        if cautious and len(states):
-            games = self._solve_games(
-                rewards[:, states.to(rewards.device)], [levels[number] for number in cautious], progress
-            )
-            for number, policy, gap in zip(cautious, *games, strict=True):
-                policies[number, states], gaps[number, states] = policy, gap
-        elif progress is not None:
-            progress(1, 1)
-        return policies, ordinary, gaps, spread_of(rewards)
+    def _decide_at(
+        self,
+        belief: Any,
+        levels: Sequence[RiskMeasure],
+        states: Any,
+        tolerant: bool,
+        progress: Progress | None,
+        executor: BlockExecutor | None,
+    ) -> list[Decision]:
+        """As `decide_at`; the belief is that of `_asked`."""
+        rows = self._rows(states, tolerant=tolerant)
+        usable = states if rows is None else rows.states
+        solved = self._solve(belief, usable, levels, progress, executor)
+        if bool(solved.too_large.any()):
+            rows = less_overflowing(self.belief, rows or read_states(self.belief, states), solved.too_large)
+            if not tolerant:
+                refuse(rows)
+        decisions = []
+        disagreement = in_units_of(self.familiar, solved.spread)
+        ordinary = solved.ordinary.expand_as(solved.policies)
+        for policy, usual, gap, value in zip(solved.policies, ordinary, solved.gaps, solved.values, strict=True):
+            decision = make_decision(policy, usual, disagreement, gap=gap, value=value)
+            if rows is not None and rows.problems.cells:
+                decision = with_unjudged(decision, rows.problems, self.bad_rows_action)
+            decisions.append(decision)
+        known = {
+            "actions": action_names(self.belief),
+            "index": index_of(states),
+            "_opinions": partial(_opinions, belief, usable),
+        }
+        return [replace(decision, **known) for decision in decisions]
 
-    def _solve_games(
-        self, rewards: Tensor, levels: Sequence[RiskMeasure], progress: Progress | None
-    ) -> tuple[Tensor, Tensor]:
-        """The best policies of the games of some states [M, b, A]: [L, b, A], and their gaps [L, b]."""
-        if self._sampling is Sampling.EXACT:  # on a GPU: elsewhere `solve_states` has decided already
-            from cautious.solvers.kernels.state_games import play_states_on_gpu  # needs Triton
+    def _rows(self, states: Any, *, tolerant: bool) -> StateRows | None:
+        """Rows of a table as states, and with `tolerant` those of an array without rows that no model can judge; else None."""
+        if isinstance(states, StateRows):
+            rows = states
+        elif not isinstance(self.belief, RewardEnsemble):
+            return None  # whatever a user's own belief makes of its states
+        elif tolerant or (is_named(states) and self.belief.columns is not None):
+            rows = read_states(self.belief, states)
+        else:
+            return None
+        if not tolerant:
+            refuse(rows)
+        return rows
 
-            most = self._num_iterations or STATE_GAME_ITERATIONS
-            games = play_states_on_gpu(
-                rewards, levels, num_iterations=most, tolerance=self._tolerance, progress=progress
-            )
-            return games.policy.cpu(), (games.upper - games.lower).cpu()
-        solution = solve_bandit(
-            rewards,
-            list(levels),
-            regime="single-state",
-            num_iterations=self._num_iterations or USER.num_iterations,
-            sampling=self._sampling,
-            seed=self._seed,
-            track_exact=True,
-            progress=progress,
-        )
-        best = solution.best_policy
-        return best.cpu(), solution.certificate(best).gap.cpu()
+    def _asked(self, states: Any) -> Any:
+        """The belief. A belief of the user's is asked here, on all threads if it uses them, and its answer stands for it."""
+        if isinstance(self.belief, (RewardEnsemble, TableBelief)):
+            return self.belief
+        with single_thread() if is_forked() else nullcontext():  # torch's other threads are not in a forked child
+            return _Answered(self.belief.rewards(states))
+
+    @single_threaded
+    def _solve(
+        self,
+        belief: Any,
+        states: Any,
+        levels: Sequence[RiskMeasure],
+        progress: Progress | None,
+        executor: BlockExecutor | None,
+    ) -> SolvedStates:
+        """What levels do in these states, each by itself, or in an MDP together."""
+        if self.mdp is None:
+            return solve_states(belief, self.games, states, levels, progress, executor)
+        numbers = state_numbers(states, self.mdp.num_states)
+        own = list(levels) == [self.level] and self._mdp_policies is not None
+        found = self._mdp_policies if own else self._solve_mdp(self.mdp, levels, progress)
+        assert found is not None
+        policies, ordinary = (part[:, numbers] for part in found)
+        unknown = torch.full(policies.shape[:2], torch.nan, dtype=torch.float64)
+        spread = spread_of(self.belief.rewards(numbers))
+        return SolvedStates(policies, ordinary, unknown, unknown, spread, torch.zeros(len(numbers), dtype=torch.bool))
 
     def _solve_mdp(
         self, mdp: TabularMDP, levels: Sequence[RiskMeasure], progress: Progress | None
@@ -327,9 +314,9 @@ class CautiousPolicy:
             mdp,
             self.belief.table,
             list(levels),
-            num_iterations=self._num_iterations or USER.num_iterations,
-            sampling=self._sampling,
-            seed=self._seed,
+            num_iterations=self.games.num_iterations or USER.num_iterations,
+            sampling=self.games.sampling,
+            seed=self.games.seed,
             progress=progress,
         )
         return with_baseline(solution.best_policy, levels, self.belief.table, mdp)
@@ -381,14 +368,8 @@ class CautiousPolicy:
         self, levels: Sequence[RiskMeasure], states: Any, progress: Progress | None = None
     ) -> tuple[Tensor, Tensor]:
         """What other levels would do in these states, and the ordinary policy beside each, twice [L, B, A]; in one call."""
-        levels = parse_levels(levels)
-        if self.mdp is not None:
-            policies, ordinary = self._solve_mdp(self.mdp, levels, progress)
-            numbers = state_numbers(states, self.mdp.num_states)
-            policies, ordinary = policies[:, numbers], ordinary[:, numbers]
-        else:
-            policies, ordinary, *_ = self.solve_rows(states, levels, progress)
-        return policies, ordinary.expand_as(policies)
+        solved = self.solve_rows(states, parse_levels(levels), progress)
+        return solved.policies, solved.ordinary.expand_as(solved.policies)
 
     def solve_rows(
         self,
@@ -399,21 +380,15 @@ class CautiousPolicy:
         *,
         allow_undecided: bool = False,
     ) -> SolvedStates:
-        """What levels do in these states; many states a block at a time, so that memory does not grow with M S A.
+        """What levels do in these states, as arrays; many states a block at a time, so that memory does not grow with M S A.
 
-        `executor` is what gives out the blocks (`cautious.executors`), if not this process. With `allow_undecided`, rows of
-        an array whose predictions overflow are left out and marked (`SolvedStates.too_large`); otherwise an error names them.
+        `executor` is what gives out the blocks (`cautious.executors`), if not this process. With `allow_undecided`, rows
+        whose predictions overflow are left out and marked (`SolvedStates.too_large`); otherwise an error names them.
         """
-        if not (isinstance(self.belief, RewardEnsemble) and isinstance(states, (Tensor, np.ndarray))):
-            rewards = self.checked_rewards(states)
-            all_judged = torch.zeros(rewards.shape[1], dtype=torch.bool)
-            return with_values(rewards, levels, *self.solve_states(rewards, levels, progress), all_judged)
-        if (executor is not None or len(states) > ROWS_PER_BLOCK) and states.ndim > 1:
-            solved = solve_in_blocks(self, states, levels, progress, executor)
-        else:
-            solved = solve_block(self, states, levels, progress)
+        rows = self._rows(states, tolerant=False)
+        solved = self._solve(self._asked(states), states if rows is None else rows.states, levels, progress, executor)
         if bool(solved.too_large.any()) and not allow_undecided:
-            refuse(read_states(self.belief, states).without(solved.too_large, *farthest(self.belief, states)))
+            refuse(less_overflowing(self.belief, rows or read_states(self.belief, states), solved.too_large))
         return solved
 
     def save(self, folder: Path | str) -> None:
@@ -437,11 +412,11 @@ class CautiousPolicy:
         familiar = {} if self._own_familiar is None else {"familiar": self._own_familiar.describe()}
         return {
             "level": level_text(self.level),
-            "num_iterations": self._num_iterations,
-            "sampling": str(self._sampling),
-            "seed": self._seed,
-            "tolerance": self._tolerance,
-            **({} if self.fallback is None else {BAD_ROWS_ACTION: self.fallback}),
+            "num_iterations": self.games.num_iterations,
+            "sampling": str(self.games.sampling),
+            "seed": self.games.seed,
+            "tolerance": self.games.tolerance,
+            **({} if self.bad_rows_action is None else {"bad_rows_action": self.bad_rows_action}),
             **familiar,
         }
 
@@ -450,11 +425,15 @@ class CautiousPolicy:
         """The policy with the settings that `describe` returned; raises `InvalidInputError` for others."""
         options = {name: description.get(name) for name in ("num_iterations", "sampling", "seed")}
         options["tolerance"] = description.get("tolerance", STATE_GAME_TOLERANCE)
-        options["fallback"] = description.get(BAD_ROWS_ACTION)
+        options["bad_rows_action"] = description.get("bad_rows_action")
         policy = cls(belief, description.get("level"), mdp=mdp, **options)  # type: ignore[arg-type]
         # The file has the spreads of the familiar states, not the states themselves.
-        policy._own_familiar = FamiliarSpread.read(description.get("familiar"))
+        policy._own_familiar = FamiliarDisagreement.read(description.get("familiar"))
         return policy
+
+
+def _opinions(belief: Any, states: Any) -> Tensor:
+    return predict(belief, states)[0]
 
 
 def parse_action(action: int | str, names: Sequence[str] | None, what: str = "action") -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from cautious.beliefs.table_belief import TableBelief
+from cautious.beliefs.belief import TableBelief
 from cautious.errors import InvalidInputError
 from cautious.risk import RiskMeasure, weights_by_rank
 from cautious.validation import as_float_tensor, check_shape, check_size

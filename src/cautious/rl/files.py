@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from cautious.errors import BadFileError, InvalidInputError
+from cautious.errors import BadFileError, CautiousError, InvalidInputError
 from cautious.io.arrays import (
     FORMAT,
     fingerprint_of,
@@ -20,7 +20,10 @@ from cautious.io.arrays import (
     save_tensors,
 )
 from cautious.io.content_names import name_in, reading, replacing, with_stamp
-from cautious.risk import level_text
+from cautious.risk import level_text, parse_level
+from cautious.rl.environments import as_vec_env
+from cautious.rl.file_rules import check_description, check_rollout, check_tensors, laid_out
+from cautious.validation import as_number
 
 if TYPE_CHECKING:
     from cautious.rl.kofn_ppo import KofNPPO
@@ -35,6 +38,9 @@ PPO_SETTINGS = (
 """Settings of PPO that are plain values."""
 SCHEDULES = ("learning_rate", "clip_range", "clip_range_vf")
 """Settings of PPO that may be functions of the progress: a file has the value that they begin with."""
+
+UNFIT = (RuntimeError, KeyError, ValueError, TypeError, AttributeError, AssertionError, OverflowError, MemoryError)
+"""What networks and optimisers raise on arguments that are not theirs; `InvalidInputError` is a ValueError."""
 
 
 def save_agent(folder: Path, agent: KofNPPO) -> None:
@@ -68,39 +74,65 @@ def load_agent(kind: type[KofNPPO], folder: Path, env: Any, belief: Any, given: 
     """An agent with the settings and weights of a folder; `given` are settings that replace those of the file."""
     path = folder / DESCRIPTION
     described, tensors = reading(folder, lambda: _read(folder))
-    parts = ("settings", "policy_kwargs")
-    if (
-        not isinstance(described, dict)
-        or described.get("format") != FORMAT
-        or described.get("kind") != "KofNPPO"
-        or not all(isinstance(described.get(part), dict) for part in parts)
-    ):
-        raise BadFileError(f"{path}: not an agent that this version reads (format {FORMAT}).")
     given = dict(given)
     extra = given.pop("policy_kwargs", None) or {}
-    missing = [name for name in described.get("not_stored") or () if name not in extra]
+    missing = [name for name in described["not_stored"] if name not in extra]
     if missing:
         raise InvalidInputError(
             f"{path}: its policy was made with {', '.join(map(repr, missing))}, which a file cannot hold; pass it again: "
             f"load(..., policy_kwargs={{{missing[0]!r}: ...}})."
         )
-    policy = given.pop("policy", described.get("policy"))
+    policy = given.pop("policy", described["policy"])
     if policy is None:
         raise InvalidInputError(f"{path}: its policy is a class of your own; pass it again: load(..., policy=...).")
+    if policy is described["policy"] and policy not in kind.policy_aliases:
+        raise BadFileError(f"{path}: {policy[:40]!r} is no policy of Stable-Baselines3; a damaged file?")
     settings = described["settings"] | {"policy_kwargs": described["policy_kwargs"] | extra} | given
-    level = settings.pop("level", described.get("level"))
-    agent = kind(policy, env, belief, level, **settings)
-    if described.get("spaces") != [str(agent.observation_space), str(agent.action_space)]:
+    level = settings.pop("level", None) or described["level"]
+    vec_env = as_vec_env(env, as_number(settings.get("gamma", 0.99)), settings.get("random_stops", True) is True)
+    try:
+        agent = kind(policy, vec_env, belief, level, **settings, _init_setup_model=False)
+    except (AssertionError, ValueError) as error:  # of PPO: settings that do not go together
+        if isinstance(error, CautiousError):
+            raise
+        raise BadFileError(f"{path}: no agent can be made with these settings ({error})") from None
+    if described["spaces"] != [str(agent.observation_space), str(agent.action_space)]:
         raise InvalidInputError(
-            f"{path}: learned with observations and actions {described.get('spaces')}; this environment has "
+            f"{path}: learned with observations and actions {described['spaces']}; this environment has "
             f"{[str(agent.observation_space), str(agent.action_space)]}."
         )
-    _restore(agent, tensors, described, folder / name_in(described, WEIGHTS))
+    network = None
+    try:
+        if "n_steps" not in given:
+            check_rollout(agent)
+        try:
+            network = laid_out(agent)
+        except UNFIT:
+            if described["policy"] is not None and not extra and "policy" not in given:
+                raise  # a class of the caller's need not work without memory
+        if network is not None:
+            check_tensors(network, tensors, described["num_models"])
+        agent._setup_model()
+        if network is None:
+            check_tensors(agent.policy, tensors, described["num_models"])
+    except UNFIT as error:
+        name = folder / name_in(described, WEIGHTS)
+        raise BadFileError(f"{name}: does not fit the agent that {DESCRIPTION} describes ({error})") from None
+    _restore(agent, tensors, described)
     return agent
 
 
-def _read(folder: Path) -> tuple[Any, dict[str, Tensor]]:
-    described = load_json(folder / DESCRIPTION)
+def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Content of agent.json, checked, and the tensors that it names."""
+    path = folder / DESCRIPTION
+    described = load_json(path)
+    if not isinstance(described, dict) or described.get("format") != FORMAT or described.get("kind") != "KofNPPO":
+        raise BadFileError(f"{path}: not an agent that this version reads (format {FORMAT}).")
+    try:
+        check_description(described)
+        parse_level(described["level"])
+    except InvalidInputError as error:
+        raise BadFileError(f"{path}: {error}") from None
     name = name_in(described, WEIGHTS)
     return described, load_tensors(folder / name, recorded_checksum(described, name))
 
@@ -114,27 +146,24 @@ def _tensors_of(agent: KofNPPO) -> dict[str, Tensor]:
     return tensors
 
 
-def _restore(agent: KofNPPO, tensors: dict[str, Tensor], described: dict[str, Any], path: Path) -> None:
+def _restore(agent: KofNPPO, tensors: dict[str, Tensor], described: dict[str, Any]) -> None:
+    """Put tensors, which were checked to fit, into an agent."""
     parts: dict[str, dict[str, Tensor]] = {"policy": {}, "optimizer": {}, "mixture": {}}
     for name, tensor in tensors.items():
         part, _, rest = name.partition(".")
-        parts.setdefault(part, {})[rest] = tensor
-    try:
-        agent.policy.load_state_dict(parts["policy"])
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in parts["optimizer"].items():
-            number, _, entry = name.partition(".")
-            state.setdefault(int(number), {})[entry] = tensor
-        if state:
-            optimizer = agent.policy.optimizer
-            optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-        if len(parts["mixture"]["weights"]) == agent.num_models:  # another belief begins with the mean of its models
-            agent.mixture.restore(
-                {k: v.numpy().copy() for k, v in parts["mixture"].items()}, int(described["num_updates"])
-            )
-        agent.num_timesteps = int(described["num_timesteps"])
-    except (RuntimeError, KeyError, ValueError, TypeError) as error:
-        raise BadFileError(f"{path}: does not fit the agent that {DESCRIPTION} describes ({error}).") from None
+        parts[part][rest] = tensor
+    agent.policy.load_state_dict(parts["policy"])
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in parts["optimizer"].items():
+        number, _, entry = name.partition(".")
+        state.setdefault(int(number), {})[entry] = tensor
+    if state:
+        optimizer = agent.policy.optimizer
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+    if described["num_models"] == agent.num_models:  # another belief begins with the mean of its models
+        arrays = {name: part.double().numpy().copy() for name, part in parts["mixture"].items()}
+        agent.mixture.restore(arrays, described["num_updates"])
+    agent.num_timesteps = described["num_timesteps"]
 
 
 def _is_plain(value: Any) -> bool:

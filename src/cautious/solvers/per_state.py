@@ -72,7 +72,7 @@ class StateDecisions(NamedTuple):
     gaps: Tensor
     """How much better any policy could be, at most, [L, S]."""
     spread: Tensor
-    """[S] (`ops.disagreement.model_spread`)."""
+    """[S] (`beliefs.disagreement.disagreement`)."""
 
 
 def play_states(
@@ -123,7 +123,7 @@ def decide_states(
     inputs = (as_compiled(rewards), all_rank_weights(levels, num_models), cautious, num_iterations, float(tolerance))
     out = (policies, ordinary, gaps, variance)
     in_tasks(lambda first, last: _decide_batch(*inputs, first, last, *out), rewards.shape, levels, progress)
-    spread = torch.from_numpy(variance).sqrt()  # torch's root, as of `model_spread`: libraries round it differently
+    spread = torch.from_numpy(variance).sqrt()  # torch's root, as of `disagreement`: libraries round it differently
     return StateDecisions(torch.from_numpy(policies), torch.from_numpy(ordinary), torch.from_numpy(gaps), spread)
 
 

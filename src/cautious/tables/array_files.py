@@ -12,8 +12,7 @@ from torch import Tensor
 
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.io.arrays import load_array, load_npz, load_tensors, pick
-from cautious.validation import as_float_tensor, check_shape
-from cautious_paper.networks.image import images_are_bytes
+from cautious.validation import as_float_tensor, check_shape, images_are_bytes
 
 
 class Dataset(NamedTuple):

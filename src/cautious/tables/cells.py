@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -171,21 +172,57 @@ def _overflows(text: str) -> bool:
         return False
 
 
-def grouped(bad: Iterable[BadCell], table: Table) -> list[str]:
-    """One sentence per column and problem, with all the rows that have it.
+@dataclass(frozen=True)
+class Problems:
+    """The cells of a table that cannot be used; put into words only where they are shown.
 
     >>> from cautious.tables.frames import as_table
     >>> table = as_table({"x": [1.0, None, 3.0, None, None, None, "?"]}, "states")
-    >>> grouped(bad_numbers(table.read("x"), "x"), table)
-    ["column 'x' is empty in rows 1, 3-5", "column 'x' is not a number in row 6 ('?')"]
+    >>> problems = Problems(table, tuple(bad_numbers(table.read("x"), "x")))
+    >>> problems.heading, problems.lines
+    ('states: 5 of 7 rows cannot be used', ["column 'x' is empty in rows 1, 3-5", "column 'x' is not a number in row 6 ('?')"])
     """
-    rows: dict[tuple[str, str], list[BadCell]] = {}
-    for cell in bad:
-        rows.setdefault((cell.column, cell.what), []).append(cell)
-    return [
-        f"column {column!r} {what} in {_listed(cells, table.unit, table.label)}"
-        for (column, what), cells in rows.items()
-    ]
+
+    table: Table
+    """All rows."""
+    cells: tuple[BadCell, ...] = ()
+
+    @property
+    def usable(self) -> np.ndarray:
+        """Rows without such a cell, [S]."""
+        usable = np.ones(len(self.table), dtype=bool)
+        usable[[cell.row for cell in self.cells]] = False
+        return usable
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why each row cannot be used, S texts; empty where it can."""
+        found: dict[int, list[str]] = {}
+        for cell in self.cells:
+            found.setdefault(cell.row, []).append(cell.remark)
+        return tuple("; ".join(found.get(row, ())) for row in range(len(self.table)))
+
+    @property
+    def heading(self) -> str:
+        """How many rows cannot be used."""
+        count = len({cell.row for cell in self.cells})
+        rows = f"{count:,} of {len(self.table):,} rows" if len(self.table) > 1 else "the row"
+        return f"{self.table.origin}: {rows} cannot be used"
+
+    @property
+    def lines(self) -> list[str]:
+        """One line per column and problem, with all rows that have it."""
+        rows: dict[tuple[str, str], list[BadCell]] = {}
+        for cell in self.cells:
+            rows.setdefault((cell.column, cell.what), []).append(cell)
+        return [
+            f"column {column!r} {what} in {_listed(cells, self.table.unit, self.table.label)}"
+            for (column, what), cells in rows.items()
+        ]
+
+    def __str__(self) -> str:
+        """All of it in one sentence, without its full stop."""
+        return f"{self.heading}: {'; '.join(self.lines)}"
 
 
 def _listed(cells: Sequence[BadCell], unit: str, label: Callable[[int], int | str]) -> str:

@@ -24,10 +24,10 @@ from cautious.tables.cells import (
     EMPTY,
     BadCell,
     Column,
+    Problems,
     Table,
     bad_numbers,
     check_column,
-    grouped,
     place,
 )
 from cautious.tables.csv import in_order
@@ -37,7 +37,6 @@ from cautious.tables.schema import (
     Feature,
     OutcomeColumns,
     TableSchema,
-    bad_rows,
     refuse_spellings,
 )
 
@@ -204,12 +203,11 @@ def _what_was_left_out(
         only_holes = len({cell.row for cell in left_out} - beyond_help)
         more = f' missing="indicator" would keep {only_holes:,} of them.' if only_holes else ""
         if not num_rows:
-            raise BadFileError(f"{bad_rows(left_out, table)}; none is left to learn from.{more}")
-        notes.append(f"{bad_rows(left_out, table)}; {num_rows:,} are learned from.{more}")
+            raise BadFileError(f"{Problems(table, tuple(left_out))}; none is left to learn from.{more}")
+        notes.append(f"{Problems(table, tuple(left_out))}; {num_rows:,} are learned from.{more}")
     if kept_holes:
-        notes.append(
-            f"empty cells are learned as such, each in a column of its own: {'; '.join(grouped(kept_holes, table))}."
-        )
+        holes = "; ".join(Problems(table, tuple(kept_holes)).lines)
+        notes.append(f"empty cells are learned as such, each in a column of its own: {holes}.")
     return notes
 
 

@@ -15,10 +15,14 @@ import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
-from cautious_paper.networks.image import SIDE, images_are_bytes
+from cautious.validation import images_are_bytes
 
+PICTURES_KEPT_AS = "picture_shape"
+"""Under which name the settings of a belief hold the shape of the pictures that its images were made of."""
+SIDE = 28
+"""Pixels along each side of an image."""
 SMALLEST = 16
-"""Pixels along each side."""
+"""Pixels along each side of a picture, at least."""
 MOST_CHANNELS = 12
 """A first or last dimension up to this one counts channels, or frames."""
 GREY = (0.299, 0.587, 0.114)

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,10 +17,10 @@ from cautious.tables.cells import (
     EMPTY,
     BadCell,
     Column,
+    Problems,
     Table,
     as_cell_number,
     bad_numbers,
-    grouped,
 )
 from cautious.tables.csv import in_order
 
@@ -180,19 +180,14 @@ class Feature:
         ]
 
 
-class Rows(NamedTuple):
-    """A table's rows as states."""
+@dataclass(frozen=True)
+class StateRows:
+    """Rows as states, and what is wrong with the rows that no model can judge."""
 
-    states: Tensor
-    """[S, D]; what stands in rows with bad cells means nothing."""
-    bad: list[BadCell]
-
-    @property
-    def usable(self) -> Tensor:
-        """Which rows have no bad cell, [S]."""
-        usable = torch.ones(len(self.states), dtype=torch.bool)
-        usable[[cell.row for cell in self.bad]] = False
-        return usable
+    states: Any
+    """The rows that can be judged, as a belief takes them, [G, ...]."""
+    problems: Problems
+    """Of all B rows."""
 
 
 @dataclass(frozen=True)
@@ -229,19 +224,20 @@ class TableSchema:
                 f"training; give the columns {', '.join(map(repr, names))} (and no others, in case a name is misspelt)."
             )
 
-    def read(self, table: Table, *, strict: bool = False) -> Rows:
-        """Rows as states, and the cells that cannot be used."""
+    def read(self, table: Table, *, strict: bool = False) -> StateRows:
+        """Rows as states [G, D], and the cells that cannot be used."""
         self.check_columns(table, strict=strict)
         encoded = [feature.encode(table.read(feature.name)) for feature in self.features]
         bad = sorted((cell for _, cells in encoded for cell in cells), key=lambda cell: cell.row)
-        return Rows(torch.cat([part for part, _ in encoded], dim=1), bad)
+        problems = Problems(table, tuple(bad))
+        return StateRows(torch.cat([part for part, _ in encoded], dim=1)[problems.usable], problems)
 
     def states(self, table: Table, *, strict: bool = False) -> Tensor:
         """Rows as states, [S, D]; raises, naming every cell that cannot be used, if there is one."""
-        states, bad = self.read(table, strict=strict)
-        if bad:
-            raise InvalidInputError(f"{bad_rows(bad, table)}. Fill in what is missing, or leave these rows out.")
-        return states
+        rows = self.read(table, strict=strict)
+        if rows.problems.cells:
+            raise InvalidInputError(f"{rows.problems}. Fill in what is missing, or leave these rows out.")
+        return rows.states
 
     def remarks(self, table: Table) -> list[list[str]]:
         """What is new about each row: texts never seen in training, and numbers outside of their range there."""
@@ -294,13 +290,6 @@ def action_names(belief: Any) -> tuple[str, ...] | None:
     if not isinstance(names, list) or len(names) != belief.num_actions or not all(isinstance(n, str) for n in names):
         return None
     return tuple(names)
-
-
-def bad_rows(bad: Sequence[BadCell], table: Table) -> str:
-    """How many rows cannot be used, and why: every problem with its rows."""
-    count = len({cell.row for cell in bad})
-    rows = f"{count:,} of {len(table):,} rows" if len(table) > 1 else "the row"
-    return f"{table.origin}: {rows} cannot be used: {'; '.join(grouped(bad, table))}"
 
 
 def refuse_spellings(table: Table, name: str, texts: Sequence[str]) -> None:

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
-from cautious.tables.cells import EMPTY, bad_numbers
+from cautious.tables.cells import EMPTY, Problems, bad_numbers
 from cautious.tables.frames import as_table, index_of, is_named
 from cautious.tables.learn_table import Missing, about_rewards, learn, select
-from cautious.tables.schema import ACTIONS_KEPT_AS, KEPT_AS, TableSchema, bad_rows
+from cautious.tables.schema import ACTIONS_KEPT_AS, KEPT_AS, TableSchema
 from cautious.validation import as_float_tensor, check_shape, parse_choice
 
 
@@ -76,7 +76,9 @@ def reward_columns(rewards: Any, order: Sequence[str] | None = None) -> tuple[tu
         table = replace(table, columns={name: table.read(name) for name in order})
     bad = [cell for name in table.header for cell in bad_numbers(table.read(name), name) if cell.what != EMPTY]
     if bad:
-        raise InvalidInputError(f"{bad_rows(bad, table)}. A reward is a number, or nothing where it is not known.")
+        raise InvalidInputError(
+            f"{Problems(table, tuple(bad))}. A reward is a number, or nothing where it is not known."
+        )
     return tuple(table.header), torch.from_numpy(np.stack([table.read(name).numbers for name in table.header], axis=1))
 
 

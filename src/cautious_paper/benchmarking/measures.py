@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cautious.beliefs.ensemble import SHIPPED, RewardEnsemble
+from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.beliefs.training.loop import train
-from cautious.beliefs.training.problems import DrivingTrainingProblem, ImageTrainingProblem
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.policy.policy import CautiousPolicy
 from cautious.risk import KofN
 from cautious.seeding import make_rng
 from cautious.solvers.solve import solve_bandit, solve_mdp
+from cautious_paper.beliefs import SHIPPED
 from cautious_paper.benchmarking.plain import (
     DRIVING_BATCH,
     numpy_loop_over_states,
@@ -30,7 +30,9 @@ from cautious_paper.benchmarking.plain import (
     plain_image_seconds,
     sweep_iterations,
 )
+from cautious_paper.networks.driving_training import DrivingTrainingProblem
 from cautious_paper.networks.image import LEARNING_RATE
+from cautious_paper.networks.image_training import ImageTrainingProblem
 from cautious_paper.worlds.data import load_images
 from cautious_paper.worlds.data.find import EMBEDDED
 from cautious_paper.worlds.driving import driving_world

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import torch
 
 from cautious.beliefs.ensemble import DESCRIPTION, RewardEnsemble
-from cautious.beliefs.training.problems import DrivingTrainingProblem, ImageTrainingProblem
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.executors import Executor
 from cautious.io.arrays import check_json, checksum_of, load_json
 from cautious.progress import TitledProgress, titled
 from cautious_paper.experiments.store import Store
+from cautious_paper.networks.driving_training import DrivingTrainingProblem
+from cautious_paper.networks.image_training import ImageTrainingProblem
 
 
 class RunContext(NamedTuple):

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.errors import InvalidInputError
 from cautious.ops.linear import sparse_tensor
 from cautious_paper.worlds.driving import DrivingWorld
@@ -169,6 +170,11 @@ class DrivingNetwork:
     block: Mapping[str, tuple[int, None]] = MappingProxyType({"cpu": (16, None), "cuda": (16, None)})
     rows_per_call = blocks_per_task = 1
 
+    @classmethod
+    def read(cls, described: Mapping[str, Any], path: object) -> DrivingNetwork:
+        """The network of a file: there is one."""
+        return cls()
+
     def describe(self) -> dict[str, Any]:
         """Nothing but its name: there is one."""
         return {}
@@ -211,3 +217,38 @@ class WorldInputs:
     def to(self, device: torch.device) -> WorldInputs:
         """The same on `device`."""
         return self if self.pairs.place.device.type == device.type else WorldInputs(self.world, device)
+
+
+class PairNetwork(DrivingNetwork):
+    """The same network, asked about pairs of states instead of actions: one "action" in each of Q pairs."""
+
+    num_actions = 1
+    reward_dtype = torch.float32
+
+    def as_states(self, states: Any) -> tuple[WorldInputs]:
+        """Every pair of a driving world."""
+        (inputs,) = super().as_states(states)
+        return (WorldPairs(inputs.world),)
+
+    def predict(self, parameters: Tensor, *states: WorldInputs) -> Tensor:
+        """What each model says about every pair of a world: [M, 7052] -> [M, Q, 1]."""
+        return self.predict_pairs(parameters, states[0])[..., None]
+
+
+class WorldPairs(WorldInputs):
+    """What the network sees of a world, counted by pairs."""
+
+    def __len__(self) -> int:
+        """Q."""
+        return self.pairs.num_pairs
+
+    def to(self, device: torch.device) -> WorldPairs:
+        """The same on `device`."""
+        return self if self.pairs.place.device.type == device.type else WorldPairs(self.world, device)
+
+
+def pair_rewards(belief: RewardEnsemble, world: DrivingWorld) -> Tensor:
+    """What each model of a belief about driving says about every pair of states of a world, [M, Q], float32."""
+    if belief.network.name != DrivingNetwork.name:
+        raise InvalidInputError(f"pair_rewards: for beliefs about driving; this network is {belief.network.name!r}.")
+    return RewardEnsemble(PairNetwork(), belief.parameters).rewards(world)[..., 0]

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.fixed_shapes import aligned
-from cautious.errors import InvalidInputError
-from cautious.validation import as_float_tensor, check_finite
+from cautious.errors import BadFileError, InvalidInputError
+from cautious.validation import are_counts, as_float_tensor, check_finite, images_are_bytes
 from cautious_paper.networks.image_layers import (
     CHANNELS,
     HIDDEN,
@@ -54,6 +54,15 @@ class ImageNetwork:
     block = MappingProxyType({"cpu": (MODELS_PER_CALL, 64), "cuda": (16, 1024)})
     rows_per_call = IMAGES_PER_CALL
     blocks_per_task = 1
+    takes_pictures = True
+
+    @classmethod
+    def read(cls, described: Mapping[str, Any], path: object) -> ImageNetwork:
+        """The network that `describe` described in a file."""
+        num_actions, help_bit = described.get("num_actions"), described.get("help_bit")
+        if not are_counts(num_actions) or type(help_bit) is not bool:
+            raise BadFileError(f"{path}: num_actions and help_bit must be a count and a truth value.")
+        return cls(num_actions, help_bit)  # type: ignore[arg-type]
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -176,8 +185,3 @@ def as_images(images: Any) -> Tensor:
             "or numbers from 0 to 1."
         )
     return (tensor * 255).round().to(torch.uint8)
-
-
-def images_are_bytes(images: Any) -> bool:
-    """Whether an array holds bytes."""
-    return getattr(images, "dtype", None) in (torch.uint8, np.dtype(np.uint8)) and not getattr(images, "is_meta", False)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import errno
+import io
+import socket
 import sys
+import threading
+import time
 from collections.abc import Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +20,12 @@ STATIC = Path(__file__).parent / "static"
 HOST = "127.0.0.1"
 DEFAULT_PORT = 8420
 HTTP_PORT = 80
+SECONDS_PER_REQUEST = 30.0
+"""In which a request must have come as a whole, and an answer gone; the same for the wait before the next request."""
+MOST_CONNECTIONS = 64
+"""At a time; further ones are closed at once. A browser opens six."""
+SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""Why a connection cannot be accepted that goes on waiting."""
 SENTENCES = {
     HTTPStatus.NOT_IMPLEMENTED: "This server answers GET requests only.",
     HTTPStatus.REQUEST_URI_TOO_LONG: "The address is too long: there is no such file here.",
@@ -51,6 +61,7 @@ class PlayServer(ThreadingHTTPServer):
     def __init__(self, port: int | None = None, folder: Path = STATIC) -> None:
         """Listen on a port of this machine; without one, on the usual port or else on any that is free."""
         self.files = files_of(folder)
+        self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
         if port is not None and not 0 <= port <= 65535:
             raise InvalidInputError(f"port={port} must lie between 0 and 65535 (0: any that is free).")
         try:
@@ -65,6 +76,33 @@ class PlayServer(ThreadingHTTPServer):
                 ) from None
             else:
                 raise
+
+    def get_request(self) -> Any:
+        """The next connection; where the system has none to give, a pause, since it would be asked for again at once."""
+        try:
+            return super().get_request()
+        except OSError as error:
+            if error.errno in SCARCE:
+                time.sleep(0.1)
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own, if there are not too many of them."""
+        if not self._places.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread could be started
+            self._places.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer one connection's requests."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that goes away in the middle of an answer is nothing to report."""
@@ -92,12 +130,44 @@ def own_hosts(port: int) -> set[str]:
     return {f"{name}:{port}" for name in names} | (names if port == HTTP_PORT else set())
 
 
+class _UntilDeadline(io.RawIOBase):
+    """What a socket receives, until a moment; `TimeoutError` from then on."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self.deadline = time.monotonic() + SECONDS_PER_REQUEST
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the request took too long")
+        self._connection.settimeout(left)
+        try:
+            return self._connection.recv_into(buffer)
+        finally:
+            self._connection.settimeout(SECONDS_PER_REQUEST)  # for what is sent: all of it, since it goes in one call
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: PlayServer
     server_version = "cautious"
     sys_version = ""
     protocol_version = "HTTP/1.1"
-    timeout = 30
+    timeout = SECONDS_PER_REQUEST
+
+    def setup(self) -> None:
+        """Read through a deadline: the library's limit is for each read, which one byte now and then keeps to for ever."""
+        super().setup()
+        self._incoming = _UntilDeadline(self.connection)
+        self.rfile = io.BufferedReader(self._incoming)
+
+    def handle_one_request(self) -> None:
+        """One request, which must be there as a whole in time."""
+        self._incoming.deadline = time.monotonic() + SECONDS_PER_REQUEST
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         """One of the page's files, to a browser that asks this machine for it."""

@@ -1,23 +1,33 @@
-"""What every architecture of a reward model offers, and how one is restored from a file."""
+"""What a network offers to a `RewardEnsemble`, and how one is restored from a file.
+
+A network of one's own is a class with the members of `Network`; `Calls` has what it may say beside them. The page
+docs/extend.md adds one.
+"""
 
 from __future__ import annotations
 
-import math
+import importlib
 from collections.abc import Mapping
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from cautious.beliefs.networks.module import ModuleNetwork
-from cautious.beliefs.networks.vector import Standardizer, VectorNetwork
 from cautious.errors import BadFileError, InvalidInputError
-from cautious_paper.networks.driving import DrivingNetwork
-from cautious_paper.networks.image import ImageNetwork
+from cautious.validation import is_shape
 
-LARGEST = 2**24
-"""Sizes in a file from this one on are rejected as damaged."""
+NETWORKS: Mapping[str, str] = MappingProxyType(
+    {
+        "vector": "cautious.beliefs.networks.vector:VectorNetwork",
+        "image": "cautious_paper.networks.image:ImageNetwork",
+        "driving-2x2conv-32": "cautious_paper.networks.driving:DrivingNetwork",
+    }
+)
+"""Networks that a file may name, with the class that reads its description (``read(described, path)``). A file names nothing
+else that is imported: any other network is passed by whoever loads the file."""
 
 
 class Network(Protocol):
@@ -40,29 +50,11 @@ class Network(Protocol):
 
     @property
     def state_shape(self) -> tuple[int, ...]:
-        """Shape of one state (of its image, where a help bit goes with it)."""
-        ...
-
-    @property
-    def block(self) -> Mapping[str, tuple[int, int | None]]:
-        """Models and states per call of `predict`, at most, by kind of device: enough to keep it busy.
-
-        On the CPU a call has exactly this many models (`beliefs.fixed_shapes`). None: all states in one call.
-        """
-        ...
-
-    @property
-    def blocks_per_task(self) -> int:
-        """Blocks that a thread predicts at a time, some milliseconds at least: for less, starting it takes longer."""
-        ...
-
-    @property
-    def rows_per_call(self) -> int:
-        """On the CPU the states of `predict` are a multiple of this number, which is how many each call of a library has."""
+        """Shape of one state; () for a network that takes a whole world instead of states."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """What `restored` needs, as plain values for JSON."""
+        """What restoring the network needs, as plain values for JSON."""
         ...
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
@@ -70,28 +62,66 @@ class Network(Protocol):
         ...
 
     def as_states(self, states: Any) -> tuple[Any, ...]:
-        """What a caller passes as states, checked, as arrays with one row per state (for driving, a prepared world)."""
+        """What a caller passes as states, checked, as arrays with one row per state."""
         ...
 
     def predict(self, parameters: Tensor, *states: Any) -> Tensor:
-        """[M, P] and the arrays of `as_states` -> [M, S, A]."""
+        """Rewards [M, S, A] from weights [M, P] and the arrays of `as_states`."""
         ...
 
 
+class Calls(NamedTuple):
+    """How a `RewardEnsemble` calls a network. A network that wants something else has an attribute of the same name."""
+
+    block: Mapping[str, tuple[int, int | None]] = MappingProxyType({"cpu": (16, 64), "cuda": (16, 1024)})
+    """Models and states per call of `predict`, at most, by kind of device: enough to keep it busy.
+
+    On the CPU a call has exactly this many models (`beliefs.fixed_shapes`). None: all states in one call.
+    """
+    rows_per_call: int = 64
+    """On the CPU the number of states of a call is a multiple of this: how many each call of a library has."""
+    fewest_rows: int = 0
+    """Up to this many states may go in a shorter call, where that rounds as the usual one does; 0: never."""
+    blocks_per_task: int = 16
+    """Blocks that a thread predicts at a time: some milliseconds of work at least, since starting a thread takes time."""
+    reward_dtype: torch.dtype = torch.float32
+    """Type of the rewards that `predict` returns."""
+    takes_pictures: bool = False
+    """Whether states are images, made of pictures of any size as `tables.pictures` does."""
+
+    @classmethod
+    def of(cls, network: Network) -> Calls:
+        """The attributes that `network` has, and the defaults for the others."""
+        return cls(**{name: getattr(network, name) for name in cls._fields if hasattr(network, name)})
+
+
 def checked_network(network: Any) -> Network:
-    """`network`, if it is one."""
+    """`network`, if it has what every network needs."""
     if not all(hasattr(network, part) for part in ("num_parameters", "num_actions", "as_states", "predict")):
         raise InvalidInputError(
-            f"network is a {type(network).__name__}; pass a network of cautious.beliefs, such as another ensemble's `network`."
+            f"network is a {type(network).__name__}; pass a network of cautious.beliefs, such as another ensemble's `network`, "
+            "or an object with the members of cautious.Network."
         )
     return network
 
 
+def named(table: Mapping[str, str], name: str) -> Any:
+    """What a table of "module:attribute" has under a name, imported on first use."""
+    module, attribute = table[name].split(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
 def restored(described: dict[str, Any], path: Any, given: Any = None) -> Network:
-    """The network that `describe` described; one made by a user's own function needs that function (or is given itself)."""
+    """The network that a file describes.
+
+    Args:
+        described: What `Network.describe` returned, and the network's name.
+        path: The file, for messages.
+        given: Where the network is a user's own, the function that made its module, or the network itself.
+    """
     name = described.get("network")
     if callable(given) and not hasattr(given, "predict"):
-        if name != ModuleNetwork.name or not _shape(described.get("state_shape")):
+        if name != ModuleNetwork.name or not is_shape(described.get("state_shape")):
             raise BadFileError(f"{path}: network {name!r} is built in; load it without `network`.")
         return _as_described(
             ModuleNetwork(given, torch.zeros(2, *described["state_shape"], dtype=torch.float32)), described, path
@@ -100,29 +130,9 @@ def restored(described: dict[str, Any], path: Any, given: Any = None) -> Network
         if checked_network(given).name != name:
             raise BadFileError(f"{path}: holds models of network {name!r}, not {given.name!r}; leave network out.")
         return _as_described(given, described, path)
-    if name == ImageNetwork.name:
-        num_actions, help_bit = described.get("num_actions"), described.get("help_bit")
-        if _counts(num_actions) and type(help_bit) is bool:
-            return ImageNetwork(num_actions, help_bit)  # type: ignore[arg-type]
-        raise BadFileError(f"{path}: num_actions and help_bit must be a count and a truth value.")
-    if name == DrivingNetwork.name:
-        return DrivingNetwork()
-    if name == VectorNetwork.name:
-        shape: Any = described.get("state_shape")
-        hidden: Any = described.get("hidden")
-        if not _shape(shape) or not _shape(hidden) or not _counts(described.get("num_actions")):
-            raise BadFileError(f"{path}: num_actions must be a count, and state_shape and hidden lists of them.")
-        units = Standardizer.read(described.get("units"), math.prod(shape))
-        if units is None:
-            raise BadFileError(
-                f"{path}: units must be shift and scale, {math.prod(shape)} numbers each, and reward (or a mean and a "
-                "deviation for each action); no scale is 0 or less."
-            )
-        if units.actions is not None and len(units.actions) != described["num_actions"]:
-            raise BadFileError(
-                f"{path}: units of {len(units.actions)} actions, where there are {described['num_actions']}."
-            )
-        return VectorNetwork(tuple(shape), described["num_actions"], tuple(hidden), units)
+    if isinstance(name, str) and name in NETWORKS:
+        network: Network = named(NETWORKS, name).read(described, path)
+        return network
     raise BadFileError(
         f"{path}: network {name!r} is not one that this version builds by itself; if it is your own, pass the function that "
         "made it: RewardEnsemble.load(folder, network=...)."
@@ -148,11 +158,3 @@ def _as_described(network: Network, described: dict[str, Any], path: Any) -> Net
 def _entries(value: Any) -> list[Any]:
     """In their order: weights lie in that of their names, and dictionaries in another order are equal."""
     return list(value.items()) if isinstance(value, dict) else value if isinstance(value, list) else [value]
-
-
-def _shape(values: Any) -> bool:
-    return isinstance(values, list) and len(values) > 0 and _counts(*values) and math.prod(values) < LARGEST
-
-
-def _counts(*values: Any) -> bool:
-    return all(type(value) is int and 0 < value < LARGEST for value in values)

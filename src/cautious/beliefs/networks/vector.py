@@ -20,6 +20,8 @@ from torch import Tensor, nn
 
 from cautious.beliefs.fixed_shapes import aligned
 from cautious.beliefs.networks.module import MODELS_PER_CALL, Loss, as_inputs, initial_weights, split_parameters
+from cautious.errors import BadFileError, InvalidInputError
+from cautious.validation import are_counts, is_shape
 
 ROUNDING = torch.finfo(torch.float32).eps
 """A float32 feature whose deviation is below this share of its mean counts as constant: the rest is rounding."""
@@ -158,6 +160,25 @@ class VectorNetwork:
         self.constants = (self._shift, self._scale, torch.tensor(rewards_in, dtype=torch.float64))
         """Numbers beside weights and data that training depends on."""
 
+    @classmethod
+    def read(cls, described: Mapping[str, Any], path: object) -> VectorNetwork:
+        """The network that `describe` described in a file."""
+        shape: Any = described.get("state_shape")
+        hidden: Any = described.get("hidden")
+        if not is_shape(shape) or not is_shape(hidden) or not are_counts(described.get("num_actions")):
+            raise BadFileError(f"{path}: num_actions must be a count, and state_shape and hidden lists of them.")
+        units = Standardizer.read(described.get("units"), math.prod(shape))
+        if units is None:
+            raise BadFileError(
+                f"{path}: units must be shift and scale, {math.prod(shape)} numbers each, and reward (or a mean and a "
+                "deviation for each action); no scale is 0 or less."
+            )
+        if units.actions is not None and len(units.actions) != described["num_actions"]:
+            raise BadFileError(
+                f"{path}: units of {len(units.actions)} actions, where there are {described['num_actions']}."
+            )
+        return cls(tuple(shape), described["num_actions"], tuple(hidden), units)
+
     def module(self) -> nn.Module:
         """The layers as a PyTorch module, with initial weights of its own."""
         layers: list[nn.Module] = []
@@ -188,6 +209,11 @@ class VectorNetwork:
 
         Shifted in float64: a feature such as a time varies by less than float32 resolves.
         """
+        if isinstance(states, Mapping):
+            raise InvalidInputError(
+                "states: columns by name, but the belief was trained on arrays without names; pass an array in the order of "
+                "the training, or train on a frame or a dictionary."
+            )
         rows = as_inputs(states, self.state_shape).flatten(1).double()
         return (((rows - self._shift.to(rows.device)) / self._scale.to(rows.device)).float(),)
 

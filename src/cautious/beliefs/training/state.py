@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.fixed_shapes import filled_up
+from cautious.beliefs.networks.base import Network
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.io.arrays import FORMAT, checksum_of, load_json, load_tensors, pick, save_json, save_tensors
 from cautious.progress import Progress
@@ -76,6 +77,11 @@ class TrainingProblem(Protocol):
     """How many models to train together, by kind of device."""
     models_per_call: int
     """How many models every call of `loss_and_gradient` has on the CPU (`beliefs.fixed_shapes`)."""
+
+    @property
+    def network(self) -> Network:
+        """The network that is trained."""
+        ...
 
     @property
     def train_epochs(self) -> Callable[[TrainState, TrainingSettings, int], None] | None:

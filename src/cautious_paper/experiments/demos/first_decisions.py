@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cautious.beliefs.ensemble import SHIPPED, RewardEnsemble
+from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.progress import TitledProgress, titled
 from cautious.solvers.solve import solve_bandit
+from cautious_paper.beliefs import SHIPPED
 from cautious_paper.evaluation.image_behaviour import behaviour
 from cautious_paper.experiments.store import Store
 from cautious_paper.worlds.data import load_images

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cautious.beliefs.ensemble import SHIPPED, RewardEnsemble
-from cautious.beliefs.training.problems import DrivingTrainingProblem
+from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.training.state import TrainingSettings
 from cautious.errors import InvalidInputError
 from cautious.executors import Executor, LocalExecutor
@@ -27,9 +26,12 @@ from cautious.risk import KofN
 from cautious.solvers.optimal import optimal_policy
 from cautious.solvers.solve import solve_mdp
 from cautious.validation import look_up, parse_count
+from cautious_paper.beliefs import SHIPPED
 from cautious_paper.evaluation.driving_safety import safety_statistics
 from cautious_paper.experiments.runs import RunContext, load_or_train, save_stage_belief
 from cautious_paper.experiments.store import StageResult, Store, as_lists
+from cautious_paper.networks.driving import pair_rewards
+from cautious_paper.networks.driving_training import DrivingTrainingProblem
 from cautious_paper.worlds.driving import DrivingWorld, driving_world
 
 
@@ -267,5 +269,5 @@ def _belief_spread(ensemble: RewardEnsemble, world: DrivingWorld) -> dict[str, f
     familiar = driving_world(novel=False, appearance_probability=world.appearance_probability)
     known = {(familiar.states[s], familiar.states[t]) for s, t in familiar.pairs.tolist()}
     seen = torch.tensor([(world.states[s], world.states[t]) in known for s, t in world.every_pair.tolist()])
-    deviation = ensemble.pair_rewards(world).double().std(dim=0)
+    deviation = pair_rewards(ensemble, world).double().std(dim=0)
     return {"familiar": float(deviation[seen].mean()), "novel": float(deviation[~seen].mean())}

@@ -9,8 +9,8 @@ belief-<variant>                    how training went; the models beside it
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.ensemble import RewardEnsemble
-from cautious.beliefs.training.problems import ImageTrainingProblem
 from cautious.errors import InvalidInputError, MissingFileError
 from cautious.executors import Executor, LocalExecutor
 from cautious.io.arrays import fingerprint_of
@@ -39,6 +38,7 @@ from cautious_paper.evaluation.image_behaviour import (
 from cautious_paper.experiments.images.settings import EnsembleVariant, ImageExperiment
 from cautious_paper.experiments.runs import RunContext, load_or_train
 from cautious_paper.experiments.store import StageResult, Store, as_lists
+from cautious_paper.networks.image_training import ImageTrainingProblem
 from cautious_paper.worlds.data import ImageSet, has_images, load_images
 from cautious_paper.worlds.data.sources import SETS, complete_size
 from cautious_paper.worlds.image_tasks import class_balanced_subset, perturbed
@@ -60,6 +60,7 @@ def run_images(
     data: Path | str | None = None,
     device: torch.device | str = "cpu",
     only: Sequence[str] | None = None,
+    sets: Sequence[str] | None = None,
     progress: TitledProgress | None = None,
     executor: Executor | None = None,
 ) -> Store:
@@ -71,6 +72,8 @@ def run_images(
         data: A folder with image data, if not the default places.
         device: Where to train, predict and solve.
         only: Names of the variants to run now; all if not given. The others can follow later, in the same folder.
+        sets: Names of the sets of images to decide on now ("digits", "fashion", "letters"); all if not given. The others
+            can follow later too.
         progress: Called as each stage advances.
         executor: Runs the pieces; this process if not given.
     """
@@ -79,8 +82,9 @@ def run_images(
     settings = {**experiment.as_settings(), "data": images.described()}
     store = Store.create(folder, experiment.task, settings, images.origins())
     run = RunContext(store, executor or LocalExecutor(), device, progress)
+    decided = images.only(images.tests if sets is None else sets)
     with store.locked():
-        run.executor.run_all([partial(_run_variant, experiment, each, images, run) for each in variants])
+        run.executor.run_all([partial(_run_variant, experiment, each, decided, run) for each in variants])
     return store
 
 
@@ -129,6 +133,17 @@ class ImageData:
         """All of them, by name and split."""
         return {"digits, train": self.train, **{f"{name}, test": images for name, images in self.tests.items()}}
 
+    def only(self, names: Iterable[str]) -> ImageData:
+        """The same with these test sets alone.
+
+        Raises:
+            MissingFileError: There is no set of that name, or its images are not available.
+        """
+        wanted = list(names)
+        if lacking := [name for name in wanted if name not in self.tests]:
+            raise MissingFileError(f"images {lacking[0]!r} are not available; there are {', '.join(self.tests)}.")
+        return ImageData(self.train, {name: images for name, images in self.tests.items() if name in wanted})
+
     def described(self) -> dict[str, str]:
         """Size and content of each set, for a manifest: other data makes another run, the same data the same run."""
         return {
@@ -174,7 +189,7 @@ def cut(images: ImageSet, count: int | None) -> ImageSet:
     count = max(count, len(torch.unique(images.labels)))
     chosen = class_balanced_subset(images.labels, count / len(images), seed=0)
     origin = f"{len(chosen):,} chosen from {images.origin}"
-    return ImageSet(images.name, images.split, images.images[chosen], images.labels[chosen], origin)
+    return replace(images, images=images.images[chosen], labels=images.labels[chosen], origin=origin)
 
 
 # The belief
@@ -258,6 +273,9 @@ def run_stage(inputs: ImageStageInputs, stage: Stage, progress: TitledProgress |
     numbers |= {
         "variant": stage.variant,
         "images": stage.images,
+        "origin": images.origin,
+        "edition": str(images.edition),
+        "sha256": images.checksum,
         "help_available": stage.help_available,
         "num_images": len(images),
         "num_models": ensemble.num_models,
@@ -290,7 +308,6 @@ def behaviour_study(
         "levels": list(experiment.levels),
         "behaviour": {},
         "seconds": {},
-        "origin": images.origin,
     }
     arrays: dict[str, Tensor] = {}
     bar = ProgressTracker(2 * len(_levels_per_call(experiment, rewards)), progress)

@@ -24,6 +24,7 @@ from cautious_paper.report.images.image_run import (
     our_cells,
 )
 from cautious_paper.report.paper import paper_gpu_hours, paper_table
+from cautious_paper.worlds.data.editions import OFFICIAL_START, Edition
 
 RuleResult = tuple[bool, str]
 """Whether it holds, and the numbers."""
@@ -91,6 +92,7 @@ class Claim:
             return ClaimResult(name, self.says, None, "not run: no letters available")
         if self.paper_variants is None and len(run.levels) < 2:
             return ClaimResult(name, self.says, None, "not judged: a single level has no order", NOT_JUDGED)
+        run.read.clear()
         try:
             reproduced, numbers = self.rule(run, images)
         except NotRunError as missing:
@@ -104,8 +106,24 @@ class Claim:
 
 
 def _letters_note(run: ImageRun) -> str:
-    count = run.num_images("letters, test")
-    return "" if count == PAPER_LETTERS else f" (on {count:,} letters, not the paper's {PAPER_LETTERS:,})"
+    """On which letters the stages that a rule has just read decided, where they are not the paper's own."""
+    described = run.num_images("letters, test")
+    kinds = {(found.get("num_images", described), found.get("edition")) for found in run.read.values()}
+    if all(count == PAPER_LETTERS and edition in PAPER_EDITIONS for count, edition in kinds):
+        return ""
+    return f" (on {', and on '.join(_letters_in_words(*kind) for kind in sorted(kinds, key=str))})"
+
+
+PAPER_EDITIONS = (None, Edition.OFFICIAL)
+"""Stages of runs before letters had editions name none; those with 20,800 letters decided on the official ones."""
+
+
+def _letters_in_words(count: int, edition: str | None) -> str:
+    if count == PAPER_LETTERS and edition in PAPER_EDITIONS:
+        return f"the paper's {count:,} letters"
+    if count == PAPER_LETTERS and edition == Edition.REBUILT:
+        return f"{count:,} letters, {OFFICIAL_START[0]:,} of them the paper's"
+    return f"{count:,} letters, not the paper's {PAPER_LETTERS:,}"
 
 
 def need(run: ImageRun, variant: str, images: str, bit: bool | None = None) -> Measured:

@@ -74,6 +74,8 @@ class ImageRun:
         self.store = store
         self.settings: dict[str, Any] = store.manifest["settings"]
         self.task: ImageTask = image_task(store.manifest["experiment"])
+        self.read: dict[str, dict[str, Any]] = {}
+        """Numbers of the behaviour stages that were asked for, by name; whoever wants to know clears it first."""
 
     @cached_property
     def variants(self) -> list[str]:
@@ -144,7 +146,10 @@ class ImageRun:
     def measured(self, variant: str, images: str, bit: bool | None = None) -> Measured | None:
         """Behaviour of a variant on a set, or None if that was not run."""
         name = self.stage(variant, images, bit)
-        return Measured(self.store.numbers(name)) if self.store.has(name) else None
+        if not self.store.has(name):
+            return None
+        self.read[name] = self.store.numbers(name)
+        return Measured(self.read[name])
 
     def arrays(self, variant: str, images: str, bit: bool | None = None) -> dict[str, Tensor] | None:
         """The arrays of the same stage."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from cautious.errors import BadFileError, MissingFileError
+from cautious_paper.worlds.data.editions import Edition, edition_of
 from cautious_paper.worlds.data.find import EMBEDDED, ImageFiles, check_data_folder, locate, missing
 from cautious_paper.worlds.data.idx import WAY_OUT, read_idx
 from cautious_paper.worlds.data.sources import LETTERS_SUBSET, SETS, known_set, known_split
@@ -26,6 +27,8 @@ class ImageSet:
         images: uint8 [S, 28, 28], 0 = background, upright.
         labels: int64 [S]; 0..9, for letters 0..25 = a..z, upper and lower case together.
         origin: where it comes from and how complete it is, in plain words.
+        edition: which known set it is, by its checksums: "official", for letters also "rebuilt" or "subset"; else "other".
+        checksum: SHA-256 of the images that were read, as an unpacked IDX file; empty for images that come from no file.
     """
 
     name: str
@@ -33,6 +36,8 @@ class ImageSet:
     images: Tensor
     labels: Tensor
     origin: str
+    edition: Edition = Edition.OTHER
+    checksum: str = ""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -57,8 +62,9 @@ def load_images(name: str, split: str = "test", data: str | Path | None = None) 
     """One split of an image set, from the first of: the folder given, the user's cache, the embedded default.
 
     A folder may be laid out as torchvision does (MNIST/raw/, FashionMNIST/raw/, EMNIST/raw/) or as mnist/, fashion-mnist/,
-    emnist-letters/ or emnist/, emnist-letters-subset/; files plain or .gz, the plain one first where both are there, and
-    the published letters before the subset. A given folder without this set is passed over; letters are not embedded.
+    emnist-letters/ or emnist/, emnist-letters-rebuilt/, emnist-letters-subset/; files plain or .gz, the plain one first where
+    both are there, and the official letters first, then the rebuilt set, then the subset. Which of them was read is told by
+    checksum (`ImageSet.edition`). A given folder without this set is passed over; letters are not embedded.
 
     Args:
         name: "digits" (splits train and test), "fashion" (test) or "letters" (test).
@@ -118,17 +124,30 @@ def _read(name: str, split: str, files: ImageFiles) -> ImageSet:
         wrong = int(labels.min()) if int(labels.min()) < low else int(labels.max())
         raise BadFileError(f"{files.labels}: has a label {wrong}; {known.title} has {low} to {high}. {WAY_OUT}")
     upright = images.transpose(1, 2).contiguous() if known.transposed else images  # [S, 28, 28]
-    return ImageSet(name, split, upright, labels.to(torch.int64) - low, _origin(name, split, files, len(labels)))
+    edition, checksum = edition_of(name, images, labels, (files.images, files.labels))
+    origin = _origin(name, split, files, len(labels), edition, checksum)
+    return ImageSet(name, split, upright, labels.to(torch.int64) - low, origin, edition, checksum)
 
 
-def _origin(name: str, split: str, files: ImageFiles, count: int) -> str:
+LETTERS = {
+    Edition.OFFICIAL: "the official letters",
+    Edition.REBUILT: "rebuilt letters, 14,800 of them official, the others genuine EMNIST letters too",
+    Edition.SUBSET: "a cut of EMNIST Balanced",
+    Edition.OTHER: "not the official letters",
+}
+"""The editions of the letters in words."""
+
+
+def _origin(name: str, split: str, files: ImageFiles, count: int, edition: Edition, checksum: str) -> str:
     """The origin in words, without paths of this machine, because published results quote it."""
     complete = known_split(name, split).num_images
-    if files.layout == LETTERS_SUBSET:
+    if edition is Edition.SUBSET or files.layout == LETTERS_SUBSET:
         extent = f"a subset of EMNIST, {count:,} letters"
     elif count == complete:
         extent = f"all {complete:,}"
     else:
         extent = f"{count:,} of the {complete:,}"
+    if name == "letters" and (count == complete or edition is not Edition.OTHER):
+        extent += f"; {LETTERS[edition]}, SHA-256 {checksum[:16]}"
     inside = "" if files.found_in.path == EMBEDDED else f" ({files.layout.folder})"
     return f"{files.found_in.kind}{inside}: {extent}"

@@ -56,8 +56,9 @@ def _layouts(folders: tuple[str, ...], prefix: str) -> tuple[Layout, ...]:
     return tuple(Layout(folder, prefix) for folder in folders)
 
 
+LETTERS_REBUILT = Layout("emnist-letters-rebuilt", "letters-")
 LETTERS_SUBSET = Layout("emnist-letters-subset", "letters-")
-"""Not the published test split but a smaller cut of real letters; used where the test split is not available."""
+"""Not the published test split but other collections of real letters, used where the test split is not available."""
 
 _DIGITS = ("mnist", "MNIST/raw")
 _FASHION = ("fashion-mnist", "FashionMNIST/raw")
@@ -79,7 +80,9 @@ SETS: Mapping[str, KnownSet] = MappingProxyType(
         "letters": KnownSet(
             title="EMNIST letters",
             num_classes=26,
-            splits={"test": Split(20_800, (*_layouts(_LETTERS, "emnist-letters-test-"), LETTERS_SUBSET))},
+            splits={
+                "test": Split(20_800, (*_layouts(_LETTERS, "emnist-letters-test-"), LETTERS_REBUILT, LETTERS_SUBSET))
+            },
             first_label=1,
             transposed=True,
         ),

@@ -1,6 +1,7 @@
 """Gymnasium environments on the same dynamics as the exact worlds; the one home of Gymnasium.
 
-`import cautious` registers the ids where Gymnasium is installed; then ``gymnasium.make("cautious/Driving-v0")``.
+`import cautious_paper.worlds` registers the ids; then ``gymnasium.make("cautious/Driving-v0")``. In one step, without an
+import: ``gymnasium.make("cautious_paper.worlds:cautious/Driving-v0")``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,80 @@
+"""Rows that no model can judge: cells that are empty or no numbers, and numbers so large that predictions overflow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from cautious.beliefs.ensemble import RewardEnsemble
+from cautious.beliefs.networks.vector import VectorNetwork
+from cautious.errors import InvalidInputError
+from cautious.policy.states import predict
+from cautious.tables.cells import NOT_FINITE, TOO_LARGE, BadCell, Problems
+from cautious.tables.frames import FrameTable, as_table, is_named
+from cautious.tables.schema import StateRows
+from cautious.validation import as_float_tensor, images_are_bytes
+
+
+def read_states(belief: RewardEnsemble, states: Any) -> StateRows:
+    """States as a belief takes them, without those that cannot be read: rows of a frame or a dictionary, or arrays [B, ...]."""
+    if belief.columns is not None and is_named(states):
+        return belief.columns.read(as_table(states, "states"), strict=True)
+    if isinstance(states, (tuple, Mapping)) or images_are_bytes(states):  # nothing can be missing there
+        return StateRows(states, Problems(FrameTable("states", {}, 0)))
+    inputs = as_float_tensor(states, "states")
+    if inputs.dim() < 2 or not inputs.numel():
+        belief.rewards(states)  # raises: these are no states
+    finite = inputs.flatten(1).isfinite()
+    bad = [
+        BadCell(row, str(column), NOT_FINITE, f"{float(inputs.flatten(1)[row, column]):g}")
+        for row, column in (~finite).nonzero().tolist()
+    ]
+    table = FrameTable("states", {}, len(inputs))
+    return StateRows(inputs[finite.all(dim=1)], Problems(table, tuple(bad)))
+
+
+def farthest(belief: Any, states: Any) -> tuple[list[str], Tensor]:
+    """In which column each state is farthest from the training, and its number there: [G] each."""
+    inputs = as_float_tensor(states, "states").flatten(1)
+    network = belief.network
+    distance = inputs.abs()
+    if isinstance(network, VectorNetwork):
+        distance = network.as_states(inputs.unflatten(1, network.state_shape))[0].abs()
+    columns = distance.nan_to_num(math.inf).argmax(dim=1)
+    names = [str(number) for number in range(inputs.shape[1])]
+    if belief.columns is not None:
+        names = [feature.name for feature in belief.columns.features for _ in range(feature.width)]
+    return [names[column] for column in columns.tolist()], inputs.gather(1, columns[:, None])[:, 0]
+
+
+def judge(belief: RewardEnsemble, rows: StateRows) -> tuple[Tensor, StateRows]:
+    """What the models say each action pays in the rows that they can judge, [M, G, A]; and all rows with what is wrong."""
+    rewards, too_large = predict(belief, rows.states)
+    return rewards, less_overflowing(belief, rows, too_large)
+
+
+def less_overflowing(belief: RewardEnsemble, rows: StateRows, too_large: Tensor) -> StateRows:
+    """The same rows, with those whose predictions overflow [G] among the rows that no model can judge."""
+    if not bool(too_large.any()):
+        return rows
+    columns, numbers = farthest(belief, rows.states)
+    places = rows.problems.usable.nonzero()[0]
+    more = [
+        BadCell(int(places[row]), columns[row], TOO_LARGE, f"{float(numbers[row]):g}")
+        for row in too_large.nonzero().flatten().tolist()
+    ]
+    problems = replace(rows.problems, cells=tuple(sorted((*rows.problems.cells, *more))))
+    return StateRows(rows.states[~too_large], problems)
+
+
+def refuse(rows: StateRows) -> None:
+    """Raise, naming every row that cannot be judged and the ways out, if there is one."""
+    if rows.problems.cells:
+        raise InvalidInputError(
+            f"{rows.problems}. Name an action for such rows, CautiousPolicy(belief, level, bad_rows_action=...); or let them "
+            "be marked, decide(states, allow_undecided=True)."
+        )
