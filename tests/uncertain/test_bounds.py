@@ -178,9 +178,10 @@ def test_without_end_no_mixture_of_stationary_policies_is_above_the_bound_or_abo
             np.r_[np.zeros(8), -1], A_ub=np.c_[-rows.T, np.ones(num_models)], b_ub=np.zeros(num_models),
             A_eq=np.r_[np.ones(8), 0][None], b_eq=[1], bounds=[(0, None)] * 8 + [(None, None)],
         )  # fmt: skip
-        certificate = solve_uncertain(world, rewards, WorstCase()).certificate()
+        certificate = solve_uncertain(world, rewards, WorstCase(), tolerance=0.01).certificate()
         assert -game.fun <= float(certificate.upper) + ROUNDING
-        assert -game.fun <= float(certificate.lower) + 1e-6  # what `oracle.IMPROVEMENT` may leave
+        within = 0.01 * np.ptp(rewards)  # either the certificate says so, or the search found all of the mixture
+        assert -game.fun <= float(certificate.lower) + within
 
 
 def test_one_model_is_solved_to_the_optimum():

@@ -113,13 +113,17 @@ class DoubleOracle:
         return [self.problem.of_actions(actions) for actions in {each.tobytes(): each for each in found}.values()]
 
     def _mixing(self) -> list[np.ndarray]:
-        """Iterates of regret matching, from the mixture's main policy and from the uniform one."""
+        """Iterates of regret matching, and what ascent makes of them.
+
+        With a horizon no policy that mixes actions is better under fixed weights: there they are starts alone.
+        """
         main = self.policies[int(self.equilibrium.mixture.argmax())]
         uniform = np.full_like(main, 1 / main.shape[-1])
-        found = []
-        for start in (uniform, main):
-            found += match_regret(self.problem, start, REGRET_ITERATIONS)
-            found += match_regret(self.problem, start, REGRET_ITERATIONS, self.equilibrium.weights)
+        found = match_regret(self.problem, uniform, REGRET_ITERATIONS)
+        if self.problem.horizon is None:
+            found += match_regret(self.problem, main, REGRET_ITERATIONS)
+            for start in (uniform, main):
+                found += match_regret(self.problem, start, REGRET_ITERATIONS, self.equilibrium.weights)
         sharp = [ascend(self.problem, self.equilibrium.weights, policy.argmax(axis=-1)) for policy in found]
         return found + [self.problem.of_actions(actions) for actions in sharp]
 

@@ -26,8 +26,8 @@ from cautious.solvers.uncertain.envelope import EnvelopeGame
 from cautious.solvers.uncertain.oracle import DoubleOracle
 from cautious.solvers.uncertain.problem import UncertainProblem
 
-LARGEST_TREE = 2**22
-"""Most nodes times models: likelihoods and values take 32 MB each."""
+MOST_NODES, LARGEST_TREE = 50_000, 2**22
+"""A tree is full when it has so many nodes, or so many nodes times models: likelihoods and values take 32 MB each."""
 LEAVES_AT_ONCE = 1000
 MOST_CUTS = 60
 SLOWEST = 0.1
@@ -102,7 +102,7 @@ class RevealedTree:
     @property
     def is_full(self) -> bool:
         """Whether no node may be added."""
-        return self.num_nodes * self.problem.num_models >= LARGEST_TREE
+        return self.num_nodes >= min(MOST_NODES, LARGEST_TREE // self.problem.num_models)
 
     def bound(self, weights: np.ndarray) -> Plan:
         """The best policy of the relaxed problem under a prior w [M].
