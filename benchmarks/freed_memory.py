@@ -1,4 +1,4 @@
-"""What it saves that freed memory stays with the process during training (`parallel.freed_memory_kept`).
+"""What it saves that freed memory stays with the process during training (`cautious_paper.experiments.freed_memory`).
 
 python -m benchmarks.freed_memory
 
@@ -19,8 +19,9 @@ import sys
 import torch
 
 from benchmarks.shards import CASES
-from cautious.beliefs.training import loop
+from cautious.beliefs.training.loop import train
 from cautious.beliefs.training.state import TrainingSettings
+from cautious_paper.experiments.freed_memory import freed_memory_kept
 from cautious_paper.experiments.store import provenance_line
 
 REPEATS = 5
@@ -31,14 +32,13 @@ EPOCHS = 3
 def measure(case: str, kept: bool) -> tuple[float, float, float]:
     """Processor seconds in all and of the system, and page faults, per model and step of one training in this process."""
     torch.set_num_threads(1)
-    if not kept:
-        loop.freed_memory_kept = contextlib.nullcontext  # type: ignore[assignment]
     make, num_models, batch_size, num_epochs = CASES[case]
     problem = make()
     settings = TrainingSettings(num_models, EPOCHS * num_epochs, batch_size, 1e-3)
     num_steps = num_models * settings.num_epochs * settings.num_batches(problem.num_samples)
     before = resource.getrusage(resource.RUSAGE_SELF)
-    loop.train(problem, settings)
+    with freed_memory_kept() if kept else contextlib.nullcontext():
+        train(problem, settings)
     after = resource.getrusage(resource.RUSAGE_SELF)
     user, system = after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
     return (user + system) / num_steps, system / num_steps, (after.ru_minflt - before.ru_minflt) / num_steps

@@ -17,8 +17,7 @@ import torch
 from benchmarks.rows import write_table
 from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.beliefs.training.loop import adam_step, loss_and_gradient_in_blocks
-from cautious.beliefs.training.problems import ModuleTrainingProblem
-from cautious.beliefs.training.state import MiniBatch, TrainingSettings, TrainState
+from cautious.beliefs.training.state import MiniBatch, ModuleTrainingProblem, TrainingSettings, TrainState
 from cautious.parallel import single_thread
 from cautious.tables.csv import read_table
 from cautious.tables.learn_table import Missing, learn_log

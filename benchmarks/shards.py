@@ -17,8 +17,7 @@ import torch
 
 from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.beliefs.training.loop import train
-from cautious.beliefs.training.problems import ModuleTrainingProblem
-from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
+from cautious.beliefs.training.state import ModuleTrainingProblem, TrainingProblem, TrainingSettings
 from cautious_paper.experiments.store import provenance_line
 from cautious_paper.networks.driving_training import DrivingTrainingProblem
 from cautious_paper.networks.image_training import ImageTrainingProblem

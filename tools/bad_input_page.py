@@ -12,6 +12,10 @@ sys.path.insert(0, str(ROOT / "tests"))
 from bad_input_cases import CALLS, COMMANDS, FILES, SETUP  # noqa: E402
 
 OPENING = """\
+---
+search: {boost: 0.2}
+---
+
 # Bad input
 
 What each public function and each verb does with input that breaks its rules. `make docs` builds this page from

@@ -1,11 +1,10 @@
-"""Lines of code, files and comments of two versions, with the modules of new features apart.
+"""Lines of code, files and comments of two versions, for each of the two packages and for both.
 
 python tools/code_size.py BEFORE           a commit against the working tree
 python tools/code_size.py BEFORE AFTER     two commits
 
 A line of code is one that holds code: not blank, no comment alone, no part of a docstring (the text below an attribute is one).
-Features that came after a reorganisation say nothing about whether the rest became simpler, so `NEW_FEATURES` names their
-modules; the comparison is about all others.
+In commits up to 440e6bb the reproduction is a part of the library's package.
 """
 
 from __future__ import annotations
@@ -23,40 +22,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("src", "tests", "tools", "benchmarks", "examples")
-SOURCE = "src/cautious/"
-NEW_FEATURES = {
-    "KofNPPO": ("rl/", "ops/means", "worlds/envs/random_stops"),
-    "terrains and the wide road": (
-        "beliefs/terrains",
-        "beliefs/wide_driving",
-        "worlds/driving_features",
-        "worlds/envs/batch",
-        "worlds/envs/driving_vector",
-        "worlds/envs/terrains_env",
-        "worlds/envs/terrains_minigrid",
-        "worlds/envs/wide_driving_env",
-        "worlds/terrains",
-        "worlds/wide_driving",
-    ),
-    "discretised and estimated worlds": ("worlds/coverage", "worlds/envs/discretise"),
-    "single states in compiled code and on a GPU": ("compiling", "solvers/per_state_cfr", "solvers/kernels/"),
-    "image predictions in compiled code": ("beliefs/networks/image_prediction",),
-    "tables by name, Parquet, holes, pictures": (
-        "beliefs/datasets/cells",
-        "beliefs/datasets/files",
-        "beliefs/datasets/frames",
-        "beliefs/datasets/learn_table",
-        "beliefs/datasets/pictures",
-        "beliefs/datasets/training_data",
-        "policy/bad_rows",
-    ),
-    "blocks of rows": ("policy/blocks",),
-    "any setting by name, runs as frames": ("experiments/changes", "experiments/run_frames"),
-    "long training announced": ("beliefs/training/estimate",),
-    "stories of reports": ("report/stories",),
-    "playground": ("play/", "cli/play"),
-}
-"""Modules below src/cautious that were added since commit 30ad32a for something that the package could not do then."""
+PACKAGES = {"library": "src/cautious/", "reproduction": "src/cautious_paper/"}
 IGNORED_TOKENS = (
     tokenize.COMMENT,
     tokenize.NL,
@@ -116,49 +82,31 @@ def read_working_tree() -> dict[str, str]:
     return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 
-def feature_of(path: str) -> str | None:
-    """The new feature that a module of the package belongs to, if any."""
-    module = path.removeprefix(SOURCE).removesuffix(".py")
-    for feature, places in NEW_FEATURES.items():
-        if any(module == place or (place.endswith("/") and module.startswith(place)) for place in places):
-            return feature
-    return None
-
-
 def summary(counts: Mapping[str, Counts]) -> dict[str, float]:
     """The figures of one version, by what they are."""
-    source = {path: found for path, found in counts.items() if path.startswith(SOURCE)}
     code = {part: sum(found.code for path, found in counts.items() if path.startswith(part)) for part in FOLDERS}
-    lines = sum(found.lines for found in source.values())
-    figures: dict[str, float] = {
-        "package: lines of code without new features": sum(
-            found.code for path, found in source.items() if feature_of(path) is None
-        ),
-        "package: lines of code": code["src"],
-        "package and tools: lines of code": code["src"] + code["tools"],
-        "package: files": len(source),
-        "package: lines of all kinds": lines,
-        "package: median file, lines of all kinds": statistics.median(found.lines for found in source.values()),
-        "package: largest file, lines of all kinds": max(found.lines for found in source.values()),
-        "package: lines with a comment, percent": 100 * sum(found.comments for found in source.values()) / lines,
-        "tests: lines of code per line of the package": code["tests"] / code["src"],
-    }
+    source = [found for path, found in counts.items() if path.startswith("src/")]
+    lines = sum(found.lines for found in source)
+    figures: dict[str, float] = {"both packages: lines of code": code["src"], "both packages: files": len(source)}
+    for package, folder in PACKAGES.items():
+        own = [found for path, found in counts.items() if path.startswith(folder)]
+        figures |= {
+            f"{package}: lines of code": sum(found.code for found in own),
+            f"{package}: lines of all kinds": sum(found.lines for found in own),
+            f"{package}: files": len(own),
+            f"{package}: median file, lines of all kinds": statistics.median(found.lines for found in own)
+            if own
+            else 0,
+            f"{package}: largest file, lines of all kinds": max((found.lines for found in own), default=0),
+        }
+    figures["both packages: lines with a comment, percent"] = 100 * sum(found.comments for found in source) / lines
+    figures["tests: lines of code per line of the packages"] = code["tests"] / code["src"]
     return figures | {f"{part}: lines of code": code[part] for part in FOLDERS[1:]}
 
 
-def features(counts: Mapping[str, Counts]) -> dict[str, int]:
-    """Lines of code of each new feature."""
-    code = dict.fromkeys(NEW_FEATURES, 0)
-    for path, found in counts.items():
-        feature = feature_of(path) if path.startswith(SOURCE) else None
-        if feature is not None:
-            code[feature] += found.code
-    return code
-
-
-def print_rows(title: str, before: Mapping[str, float], after: Mapping[str, float]) -> None:
+def print_rows(before: Mapping[str, float], after: Mapping[str, float]) -> None:
     """One line per figure: before, after, difference."""
-    print(f"{title:<52}{'before':>10}{'after':>10}{'change':>10}")
+    print(f"{'figure':<52}{'before':>10}{'after':>10}{'change':>10}")
     for name, old in before.items():
         digits = 0 if float(old).is_integer() and float(after[name]).is_integer() else 2
         print(f"{name:<52}{old:>10,.{digits}f}{after[name]:>10,.{digits}f}{after[name] - old:>+10,.{digits}f}")
@@ -170,9 +118,7 @@ def main() -> None:
         sys.exit(__doc__)
     versions = [read_commit(sys.argv[1]), read_commit(sys.argv[2]) if len(sys.argv) == 3 else read_working_tree()]
     before, after = ({path: count(text) for path, text in version.items()} for version in versions)
-    print_rows("figure", summary(before), summary(after))
-    print()
-    print_rows("lines of code of new features", features(before), features(after))
+    print_rows(summary(before), summary(after))
 
 
 if __name__ == "__main__":

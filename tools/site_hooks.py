@@ -52,7 +52,7 @@ def built_pages() -> dict[str, str]:
         **published_pages.pages(published_pages.published_runs()),
         "bad-input.md": bad_input_page.page(),
         "contributing.md": from_root("CONTRIBUTING.md"),
-        "changes.md": from_root("CHANGELOG.md"),
+        "changes.md": f"---\nsearch: {{boost: 0.2}}\n---\n\n{from_root('CHANGELOG.md')}",
     }
 
 

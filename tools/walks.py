@@ -2,7 +2,7 @@
 
 python tools/walks.py [NAME ...]     all walks, or those named (solve_mdp, decide, fit_ensemble, reproduce)
 
-For each walk it prints the files of the package in which some function was executed, and apart from them those that every walk
+For each walk it prints the files of the packages in which some function was executed, and apart from them those that every walk
 goes through without being about it: errors, types, validation, files on disk, progress, threads, seeds. Compiled functions
 count with the Python functions that call them. To compare two versions, run this file with PYTHONPATH set to each.
 """
@@ -25,24 +25,26 @@ import numpy as np
 
 import cautious
 
-PACKAGE = Path(cautious.__file__).parent
+SOURCE = Path(cautious.__file__).parents[1]
+PACKAGES = ("cautious", "cautious_paper")
 SUPPORT = (
-    *("errors.py", "types.py", "validation.py", "progress.py", "parallel.py", "seeding.py", "__init__.py"),
-    *("io/arrays.py", "io/atomic.py", "io/content_names.py"),
-    *("telling.py", "writing.py", "beliefs/files.py", "beliefs/named.py"),  # their names in earlier versions
+    *("errors.py", "types.py", "validation.py", "progress.py", "parallel.py", "seeding.py", "__init__.py", "moved.py"),
+    *("io/arrays.py", "io/atomic.py", "io/content_names.py", "beliefs/fixed_shapes.py"),
 )
 
 
 @contextlib.contextmanager
 def traced() -> Iterator[set[str]]:
-    """The files of the package in which functions are called meanwhile, in any thread."""
+    """The files of the packages in which functions are called meanwhile, in any thread."""
     files: set[str] = set()
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
         # Modules and bodies of classes run once, when they are imported: only functions are optimised code.
-        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED and code.co_filename.startswith(str(PACKAGE)):
-            files.add(str(Path(code.co_filename).relative_to(PACKAGE)))
+        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED and code.co_filename.startswith(f"{SOURCE}/"):
+            file = Path(code.co_filename).relative_to(SOURCE)
+            if file.parts[0] in PACKAGES:
+                files.add(file.as_posix())
 
     threading.setprofile(note)
     sys.setprofile(note)
@@ -115,7 +117,7 @@ def main() -> None:
         if name not in WALKS:
             sys.exit(__doc__)
         files = files_of(WALKS[name])
-        support = {file for file in files if file in SUPPORT}
+        support = {file for file in files if file.removeprefix("cautious/") in SUPPORT}
         print(f"{name}: {len(files - support)} files, and {len(support)} that every walk goes through")
         print("  " + "\n  ".join(sorted(files - support)))
         print(f"  ({', '.join(sorted(support))})\n")

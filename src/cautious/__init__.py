@@ -43,7 +43,7 @@ _NAMES = {
     "cautious.solvers.solution": ("Solution", "Trace"),
     "cautious.solvers.certificate": ("Certificate",),
     "cautious.solvers.uncertain.solution": ("UncertainSolution", "UncertainCertificate", "PolicyMixture"),
-    "cautious.types": ("Regime", "Sampling", "Update"),
+    "cautious.types": ("Regime", "Sampling", "Update", "Method", "Objective"),
     # Policies
     "cautious.policy.policy": ("CautiousPolicy",),
     "cautious.policy.decision": ("Decision",),
@@ -70,6 +70,7 @@ _NAMES = {
         "ClusterWarning",
         "CoverageWarning",
         "FewModelsWarning",
+        "ConvergenceWarning",
     ),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
         CautiousError,
         ClusterError,
         ClusterWarning,
+        ConvergenceWarning,
         CoverageWarning,
         FewModelsWarning,
         FolderInUseError,
@@ -126,7 +128,7 @@ if TYPE_CHECKING:
     from cautious.solvers.solve import solve_bandit, solve_mdp
     from cautious.solvers.uncertain.solution import PolicyMixture, UncertainCertificate, UncertainSolution
     from cautious.tables.training_data import TableWarning
-    from cautious.types import Regime, Sampling, Update
+    from cautious.types import Method, Objective, Regime, Sampling, Update
 
 keep_old_names()
 

@@ -33,6 +33,10 @@ class ClusterWarning(UserWarning):
     """Machines of a cluster whose results differ in their last bits."""
 
 
+class ConvergenceWarning(UserWarning):
+    """A policy whose certified gap is wider than the tolerance that was asked for; the message has the gap and the way out."""
+
+
 class CoverageWarning(UserWarning):
     """Estimated dynamics of which some part was hardly ever tried."""
 

@@ -35,7 +35,7 @@ from cautious.beliefs.training.loop import Training, train, train_shard
 from cautious.beliefs.training.state import TrainingJob, TrainingProblem, TrainingSettings, TrainState
 from cautious.errors import CautiousError, ClusterError, ClusterWarning, InvalidInputError
 from cautious.machine import hardware_name, package_versions
-from cautious.parallel import freed_memory_kept, single_threaded
+from cautious.parallel import single_threaded
 from cautious.policy.states import Piece, Result, Shared
 from cautious.progress import Progress, TitledProgress, titled
 from cautious.validation import check_device
@@ -392,8 +392,7 @@ def run_piece(
 
 def train_piece(job: TrainingJob, shard: range | TrainState, progress: PieceProgress) -> TrainState:
     """Train one shard; its state travels back from the CPU."""
-    with freed_memory_kept():
-        return train_shard(job, shard, progress).to(torch.device("cpu"))
+    return train_shard(job, shard, progress).to(torch.device("cpu"))
 
 
 def _refuse_other_versions(versions: Mapping[str, str]) -> None:

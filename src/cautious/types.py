@@ -40,3 +40,20 @@ class Update(StrEnum):
     REGRET_MATCHING = "regret-matching"
     REGRET_MATCHING_PLUS = "regret-matching+"
     AS_PRINTED = "as-printed"
+
+
+class Method(StrEnum):
+    """How a k-of-N problem in a world is solved (``solvers.solve``)."""
+
+    AUTO = "auto"
+    CFR = "cfr"
+    LEARNING = "learning"
+    DOUBLE_ORACLE = "double-oracle"
+    LP = "lp"
+
+
+class Objective(StrEnum):
+    """What the models are ranked by: a policy's returns, or these less each model's own optimum."""
+
+    RETURN = "return"
+    REGRET = "regret"

@@ -14,8 +14,7 @@ from cautious import RewardEnsemble, fit_ensemble
 from cautious.beliefs.diagnostics import BeliefWarning
 from cautious.beliefs.networks.module import ModuleNetwork
 from cautious.beliefs.networks.vector import VectorNetwork
-from cautious.beliefs.training.problems import ModuleTrainingProblem
-from cautious.beliefs.training.state import MiniBatch
+from cautious.beliefs.training.state import MiniBatch, ModuleTrainingProblem
 from cautious.errors import BadFileError, InvalidInputError
 from cautious_paper.networks.image import ImageNetwork
 

@@ -78,7 +78,7 @@ def test_a_save_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
         raise WriteError("no room")
 
     with monkeypatch.context() as patch:
-        patch.setattr("cautious.beliefs.ensemble.save_json", refuse)
+        patch.setattr("cautious.io.content_names.save_json", refuse)
         with pytest.raises(WriteError):
             ensemble(2).save(tmp_path)
     assert names(tmp_path) == before

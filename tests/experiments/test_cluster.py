@@ -21,8 +21,7 @@ from ray_processes import processes, wait_until
 from cautious import CautiousPolicy, KofN, fit_ensemble
 from cautious.beliefs.networks.module import ModuleNetwork
 from cautious.beliefs.training.loop import train
-from cautious.beliefs.training.problems import ModuleTrainingProblem
-from cautious.beliefs.training.state import TrainingSettings
+from cautious.beliefs.training.state import ModuleTrainingProblem, TrainingSettings
 from cautious.errors import ClusterError, ClusterWarning, InvalidInputError
 from cautious.ray import rounding_fingerprint
 from cautious_paper.experiments.images.image_experiment import run_images

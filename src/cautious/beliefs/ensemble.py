@@ -25,17 +25,8 @@ from cautious.beliefs.fixed_shapes import filled_up, rounds_alike
 from cautious.beliefs.networks.base import Calls, Network, checked_network, restored
 from cautious.beliefs.prior import Prior
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
-from cautious.io.arrays import (
-    FORMAT,
-    fingerprint_of,
-    load_json,
-    load_tensors,
-    pick,
-    recorded_checksum,
-    save_json,
-    save_tensors,
-)
-from cautious.io.content_names import name_in, reading, replacing, with_stamp
+from cautious.io.arrays import FORMAT, load_json, load_tensors, pick
+from cautious.io.content_names import Part, part_of, reading, save_parts
 from cautious.parallel import parallel_map, single_threaded
 from cautious.progress import Progress, ProgressTracker
 from cautious.tables.frames import as_table, is_named
@@ -315,18 +306,13 @@ class RewardEnsemble:
     def save(self, folder: Path | str) -> None:
         """Write weights and settings (safetensors, JSON), and what held-out states showed about the models."""
         path = as_folder(folder)
-        parts = {WEIGHTS: {"parameters": self.parameters, "losses": self.losses}}
         described = {"format": FORMAT, "network": self.network.name, **self.network.describe()}
         described |= {"settings": self.settings, **self.held_out_results()}
         if self.prior is not None:
-            parts[PRIOR] = self.prior.tensors()
             described["prior"] = {"width": self.prior.width}
-        with replacing(path / DESCRIPTION, WEIGHTS, PRIOR):
-            files = {}
-            for plain, tensors in parts.items():
-                name = with_stamp(plain, fingerprint_of(*tensors.values()))
-                files[name] = save_tensors(path / name, tensors)
-            save_json(path / DESCRIPTION, described, files=files)  # last: it makes the new files the ones that count
+        weights = Part.of({"parameters": self.parameters, "losses": self.losses})
+        prior = None if self.prior is None else Part.of(self.prior.tensors())
+        save_parts(path / DESCRIPTION, described, {WEIGHTS: weights, PRIOR: prior})
 
     @classmethod
     def load(cls, folder: Path | str, network: Network | Callable[[], torch.nn.Module] | None = None) -> RewardEnsemble:
@@ -365,9 +351,7 @@ class RewardEnsemble:
 
 def _load_models(folder: Path, described: Mapping[str, Any], num_parameters: int) -> tuple[Tensor, Tensor]:
     """Weights [M, P] and losses [M], as float32."""
-    name = name_in(described, WEIGHTS)
-    path = folder / name
-    expected = recorded_checksum(described, name)
+    path, expected = part_of(folder, described, WEIGHTS)
     tensors = load_tensors(path, expected, checked=expected is None)
     parameters, losses = (pick(tensors, name, path) for name in ("parameters", "losses"))
     if parameters.dim() != 2 or parameters.shape[1] != num_parameters or not len(parameters):
@@ -386,10 +370,8 @@ def _load_prior(folder: Path, described: Mapping[str, Any], sizes: tuple[int, in
         return None
     if not isinstance(prior, dict) or not 0 <= as_number(prior.get("width")) < math.inf:
         raise BadFileError(f"{folder / DESCRIPTION}: prior must be a width, zero or larger.")
-    name = name_in(described, PRIOR)
-    return Prior.read(
-        float(prior["width"]), load_tensors(folder / name, recorded_checksum(described, name)), sizes, folder / name
-    )
+    path, expected = part_of(folder, described, PRIOR)
+    return Prior.read(float(prior["width"]), load_tensors(path, expected), sizes, path)
 
 
 def shipped_folder(folder: Path | str) -> Path:

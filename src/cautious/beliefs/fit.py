@@ -21,8 +21,7 @@ from cautious.beliefs.networks.vector import Standardizer, VectorNetwork
 from cautious.beliefs.prior import WIDTH, Prior, checked_width
 from cautious.beliefs.training.estimate import LongTrainingWarning, advice, is_large
 from cautious.beliefs.training.loop import EnsembleExecutor, TrainingJob, train
-from cautious.beliefs.training.problems import ModuleTrainingProblem, checked_rewards
-from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
+from cautious.beliefs.training.state import ModuleTrainingProblem, TrainingProblem, TrainingSettings, checked_rewards
 from cautious.errors import InvalidInputError
 from cautious.parallel import single_threaded
 from cautious.progress import Progress, as_progress

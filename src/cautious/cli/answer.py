@@ -214,7 +214,7 @@ class Answer:
             if wide := self.wide_gaps():
                 warn(
                     f"the gap at {', '.join(wide)} is more than a tenth of the value: the policy may be far from the best. Use "
-                    "more --iterations; where models differ by far more than rewards do (a wide prior), many are needed."
+                    "a smaller --tolerance, or more --iterations where they are given."
                 )
             if self.estimated is not None:
                 say(f"these bounds are about the estimated world only: {self.estimated}.")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -69,9 +72,12 @@ class Solve:
     """queue: sample n models per iteration, as the paper does; exact: weigh all models by rank, without sampling noise."""
     update: Literal["regret-matching", "regret-matching+", "as-printed"] | None = None
     """How regret accumulates; default: regret-matching, and regret-matching+ where CautiousPolicy decides."""
+    tolerance: float | None = None
+    """Solve until no policy can be better by more than this share of the range of the rewards; default: 0.0001. Not with
+    --iterations, --update or --sampling queue."""
     iterations: int | None = None
-    """More iterations reduce the gap of the certificate. Default: 1,000; where CautiousPolicy decides, as many as each state
-    needs to be certified, at most 300."""
+    """Instead of --tolerance: so many iterations of the paper's algorithm; where CautiousPolicy decides, the most that a state
+    is played (300). Default with --update or --sampling queue: 1,000."""
     seed: int = 0
     """Seed of every random draw: the shuffles of queue sampling."""
     engine: Literal["local", "ray"] = "local"
@@ -126,12 +132,14 @@ class Solve:
         from cautious.policy.policy import CautiousPolicy
         from cautious.risk import parse_levels
         from cautious.solvers.certificate import Certificate
+        from cautious.solvers.solve import STATE_GAME_TOLERANCE
 
         levels = parse_levels(self.level)
         policy = CautiousPolicy(
             inputs.belief,
             levels[0],
             num_iterations=self.iterations,
+            tolerance=STATE_GAME_TOLERANCE if self.tolerance is None else self.tolerance,
             seed=self.seed,
             bad_rows_action=bad_rows_action,
         )
@@ -169,7 +177,7 @@ class Solve:
         from cautious.policy.decision import decisions_of
         from cautious.policy.rows import judge
         from cautious.risk import parse_levels
-        from cautious.solvers.solve import COMMAND_ITERATIONS, USER, solve_bandit, solve_mdp
+        from cautious.solvers.solve import solve_bandit, solve_mdp
 
         rewards: Any
         if inputs is None:
@@ -180,19 +188,14 @@ class Solve:
             if not rewards.shape[1]:
                 return self._decided(inputs, bad_rows_action)
         levels = self.level[0] if len(self.level) == 1 else self.level
-        options: dict[str, Any] = {
-            "sampling": self.sampling,
-            "update": self.update or USER.update,
-            "num_iterations": COMMAND_ITERATIONS if self.iterations is None else self.iterations,
-            "seed": self.seed,
-        }
         usual = "all-states" if self.belief is None else "single-state"
-        with progress_bar("solving") as progress:
+        regime = usual if self.regime == "auto" else self.regime
+        options = self._solver_options(each_state=mdp is None and regime == "single-state")
+        with progress_bar("solving") as progress, _warnings_shown():
             if mdp is not None:
-                solution = solve_mdp(mdp, rewards, levels, progress=progress, **options)
+                solution = solve_mdp(mdp, rewards, levels, seed=self.seed, progress=progress, **options)
             else:
-                regime = usual if self.regime == "auto" else self.regime
-                solution = solve_bandit(rewards, levels, regime=regime, progress=progress, **options)
+                solution = solve_bandit(rewards, levels, regime=regime, seed=self.seed, progress=progress, **options)
         names = ("policy", "average_policy", "best_policy")
         policies = {name: getattr(solution, name) for name in names}
         certificates = {name: solution.certificate(policy) for name, policy in policies.items()}
@@ -201,6 +204,25 @@ class Solve:
         decisions = decisions_of(best, parse_levels(self.level), rewards, mdp, familiar)
         answer = Answer(self.level, policies, certificates, solution.record, decisions, inputs=inputs)
         return answer if rows is None or not rows.problems.cells else answer.in_all_rows(rows, bad_rows_action)
+
+    def _solver_options(self, each_state: bool) -> dict[str, Any]:
+        """The tolerance, or the options of the paper's algorithm if one is given; it alone solves each state by itself."""
+        from cautious.errors import InvalidInputError
+        from cautious.solvers.solve import COMMAND_ITERATIONS, TOLERANCE, USER
+
+        of_paper = self.iterations is not None or self.update is not None or self.sampling == "queue"
+        if not (of_paper or each_state):
+            return {"tolerance": TOLERANCE if self.tolerance is None else self.tolerance}
+        if self.tolerance is not None:
+            raise InvalidInputError(
+                f"--tolerance {self.tolerance:g} does not go with --iterations, --update, --sampling queue or, with --rewards, "
+                "--regime single-state: there a number of iterations ends the work. Leave one of them out."
+            )
+        return {
+            "sampling": self.sampling,
+            "update": self.update or USER.update,
+            "num_iterations": COMMAND_ITERATIONS if self.iterations is None else self.iterations,
+        }
 
     def _say_where_referred(self, decision: Decision, threshold: float) -> None:
         """Print in how many states the rule of --fallback takes its action because the models differ."""
@@ -292,3 +314,16 @@ class Solve:
     def _as_cautious_policy(self) -> bool:
         """Whether `CautiousPolicy` decides: each state separately, and no other solver option is given."""
         return self.regime != "all-states" and self.sampling == "exact" and self.update is None
+
+
+@contextmanager
+def _warnings_shown() -> Iterator[None]:
+    """Print what solvers warn about as this command prints warnings: a gap wider than the tolerance, with the way out."""
+    from cautious.cli.console import as_typed, warn
+    from cautious.errors import ConvergenceWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        yield
+    for warning in caught:
+        warn(as_typed(str(warning.message), ["tolerance"]))

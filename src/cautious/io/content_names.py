@@ -11,12 +11,14 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+from torch import Tensor
 
 from cautious.errors import BadFileError, CautiousError, MissingFileError
-from cautious.io.arrays import FILES, load_json
+from cautious.io.arrays import FILES, fingerprint_of, load_json, recorded_checksum, save_json, save_tensors
 from cautious.io.atomic import folder_lock, translate_os_errors
 
 Content = TypeVar("Content")
@@ -60,6 +62,43 @@ def replacing(description: Path, *names: str) -> Iterator[None]:
                 for path in folder.iterdir():
                     if path.name not in kept and any(pattern.fullmatch(path.name) for pattern in patterns):
                         shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+class Part(NamedTuple):
+    """A file of a folder, before it is written."""
+
+    stamp: str
+    """Of its content."""
+    write: Callable[[Path], str]
+    """Writes it at a path, and returns its checksum."""
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> Part:
+        """A file of tensors."""
+        return cls(fingerprint_of(*tensors.values()), lambda path: save_tensors(path, tensors))
+
+
+def save_parts(description: Path, content: Mapping[str, Any], parts: Mapping[str, Part | None]) -> None:
+    """Write the files of a folder, and last the JSON file that names them: that write makes the new files the current ones.
+
+    Args:
+        description: The JSON file.
+        content: What it says.
+        parts: The other files by their plain names; None for a file that a save may have and this one has not.
+    """
+    with replacing(description, *parts):
+        files = {}
+        for plain, part in parts.items():
+            if part is not None:
+                name = with_stamp(plain, part.stamp)
+                files[name] = part.write(description.parent / name)
+        save_json(description, content, files)
+
+
+def part_of(folder: Path, described: Any, name: str) -> tuple[Path, str | None]:
+    """The file that a JSON file's content calls by this plain name, and the checksum that was noted of it, if one was."""
+    file = name_in(described, name)
+    return folder / file, recorded_checksum(described, file)
 
 
 def reading(folder: Path, read: Callable[[], Content]) -> Content:

@@ -46,8 +46,8 @@ class Decision:
     states (`CautiousPolicy.familiar` is None). In an MDP it is about this state's rewards, not about what follows."""
     gap: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))
     """How much more k-of-N value any policy could have in each state, at most, [B], in units of the reward: 0 where no model
-    prefers another action than the ordinary one. NaN in an MDP, where states belong together (`Solution.certificate`), and for
-    a rule."""
+    prefers another action than the ordinary one. In an MDP, where states belong together, the whole policy's from the world's
+    start, the same in every state (`CautiousPolicy.gap`). NaN for a rule."""
 
     actions: tuple[str, ...] | None = None
     """The actions' names, where the belief knows them."""
@@ -56,7 +56,8 @@ class Decision:
     index: Any = None
     """The labels of the rows of a pandas frame, where that is what was asked about."""
     value: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))
-    """Exact k-of-N value of the policy in each state, [B]: no policy has more than `value` + `gap`. NaN where `gap` is."""
+    """Exact k-of-N value of the policy in each state, in an MDP of the whole, [B]: no policy has more than `value` + `gap`. NaN
+    where `gap` is."""
     problems: Problems | None = None
     """The cells that no model can judge, where there are some."""
 

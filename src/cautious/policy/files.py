@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,9 @@ from torch import Tensor
 from cautious.beliefs.belief import TableBelief
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.errors import BadFileError, InvalidInputError
-from cautious.io.arrays import (
-    FORMAT,
-    check_json,
-    checksum_of,
-    fingerprint_of,
-    load_json,
-    load_tensors,
-    pick,
-    recorded_checksum,
-    save_json,
-    save_tensors,
-)
-from cautious.io.content_names import name_in, reading, replacing, with_stamp
-from cautious.mdp.files import load_mdp, save_mdp, tensors_of
+from cautious.io.arrays import FORMAT, check_json, checksum_of, fingerprint_of, load_json, load_tensors, pick
+from cautious.io.content_names import Part, part_of, reading, save_parts
+from cautious.mdp.files import load_mdp, tensors_of
 from cautious.mdp.tabular import TabularMDP
 
 DESCRIPTION = "policy.json"
@@ -39,20 +29,21 @@ def save_policy(folder: Path, settings: Mapping[str, Any], belief: Any, mdp: Tab
             f"save: a belief of type {type(belief).__name__} cannot be written; a RewardEnsemble or an array can."
         )
     kind = "ensemble" if isinstance(belief, RewardEnsemble) else "table"
-    # Names carry a stamp of the content, and the settings are written last: an interrupted save leaves the old policy whole.
-    with replacing(folder / DESCRIPTION, ENSEMBLE, TABLE, WORLD):
-        files = {}
-        if isinstance(belief, RewardEnsemble):
-            name = with_stamp(ENSEMBLE, _stamp(belief))
-            belief.save((folder / name).parent)
-            files[name] = checksum_of(load_json(folder / name))
-        else:
-            name = with_stamp(TABLE, fingerprint_of(belief.table))
-            files[name] = save_tensors(folder / name, {"rewards": belief.table})
-        if mdp is not None:
-            name = with_stamp(WORLD, fingerprint_of(*tensors_of(mdp).values()))
-            files[name] = save_mdp(folder / name, mdp)
-        save_json(folder / DESCRIPTION, {"format": FORMAT, "belief": kind, **settings, "mdp": mdp is not None}, files)
+    parts: dict[str, Part | None] = {ENSEMBLE: None, TABLE: None, WORLD: None}
+    if isinstance(belief, RewardEnsemble):
+        parts[ENSEMBLE] = Part(_stamp(belief), partial(_save_ensemble, belief))
+    else:
+        parts[TABLE] = Part.of({"rewards": belief.table})
+    if mdp is not None:
+        parts[WORLD] = Part.of(tensors_of(mdp))
+    content = {"format": FORMAT, "belief": kind, **settings, "mdp": mdp is not None}
+    save_parts(folder / DESCRIPTION, content, parts)
+
+
+def _save_ensemble(belief: RewardEnsemble, description: Path) -> str:
+    """Save a belief in a folder of its own; returns the checksum of the folder's description."""
+    belief.save(description.parent)
+    return checksum_of(load_json(description))
 
 
 def _stamp(belief: RewardEnsemble) -> str:
@@ -77,13 +68,11 @@ def _read_policy(folder: Path, network: Any) -> tuple[dict[str, Any], RewardEnse
         raise BadFileError(f"{path}: not a policy that this version reads (format {FORMAT}).")
     belief: RewardEnsemble | Tensor
     if kind == "ensemble":
-        name = name_in(description, ENSEMBLE)
-        check_json(folder / name, recorded_checksum(description, name))
-        belief = RewardEnsemble.load((folder / name).parent, network)
+        file, expected = part_of(folder, description, ENSEMBLE)
+        check_json(file, expected)
+        belief = RewardEnsemble.load(file.parent, network)
     else:
-        name = name_in(description, TABLE)
-        tensors = load_tensors(folder / name, recorded_checksum(description, name))
-        belief = pick(tensors, "rewards", folder / name)
-    world = name_in(description, WORLD)
-    mdp = load_mdp(folder / world, recorded_checksum(description, world)) if description.get("mdp") else None
+        file, expected = part_of(folder, description, TABLE)
+        belief = pick(load_tensors(file, expected), "rewards", file)
+    mdp = load_mdp(*part_of(folder, description, WORLD)) if description.get("mdp") else None
     return description, belief, mdp

@@ -50,7 +50,7 @@ from cautious.solvers.solve import STATE_GAME_TOLERANCE, USER, solve_mdp
 from cautious.tables.frames import index_of, is_named
 from cautious.tables.observations import as_batch
 from cautious.tables.schema import StateRows, action_names
-from cautious.types import Sampling
+from cautious.types import Method, Sampling
 from cautious.validation import as_folder, as_number, as_path, parse_choice, parse_count, parse_flag
 
 
@@ -68,9 +68,9 @@ class CautiousPolicy:
     """Acts as usual where the models of a belief agree, and carefully where they do not.
 
     Each state is a problem of its own (the single-state regime), so that a decision does not depend on what else is asked: it
-    decides one step at a time, by what each action pays now, not by where it leads. That is right where actions do not move the
-    world (a contextual bandit, a table of cases). Where they do, pass `mdp`: the whole policy is solved once, and a state is
-    its number. Where the dynamics are no table, `cautious.KofNPPO` learns from a simulator.
+    decides one step at a time, by what each action pays now, not by where it leads. That is right where actions do not move
+    the world (a contextual bandit, a table of cases). Where they do, pass `mdp`: the whole policy is solved once, and a
+    state is its number. Where the dynamics are no table, `cautious.KofNPPO` learns from a simulator.
 
     >>> import torch
     >>> gamble_or_help = torch.tensor([[[1.0, 0.25]], [[0.0, 0.25]]])  # two models, one state, two actions
@@ -101,16 +101,16 @@ class CautiousPolicy:
                 array [M, S, A].
             level: How cautious: a risk measure (`cautious.risk`) or its text, such as ``"1-of-20"`` or ``"CVaR(0.1)"``.
             mdp: The world, where actions move it.
-            num_iterations: T of the solver. If not given, 200 in an MDP or with queue sampling, and otherwise as many as each
-                state's game needs to be certified to `tolerance`, 300 at most.
+            num_iterations: T of the paper's algorithm, in an MDP or with queue sampling (there 200 if not given); the most
+                iterations of a state's game (300 if not given). If not given, an MDP is solved to `tolerance`.
             sampling: ``"exact"`` (nothing random, so that the same state gets the same decision), or the paper's ``"queue"``.
             seed: Starts queue sampling, and draws of `predict(deterministic=False)`.
             familiar_states: States like those of the training that no model was trained on, at least six, as `decide` takes
                 them: they set the unit of `Decision.disagreement`. Not needed where `fit_ensemble` held some out
                 (`validation_fraction`).
-            tolerance: A state's game ends when no policy can be better by more than this share of the range of the rewards
-                there, or after `num_iterations`; `Decision.gap` says how much it could be. In an MDP and with queue sampling
-                it has no effect.
+            tolerance: A state's game, or an MDP, is solved until no policy can be better by more than this share of the
+                range of the rewards there; `Decision.gap` and `gap` say how much it could be. With queue sampling it has no
+                effect, nor in an MDP where `num_iterations` is given.
             bad_rows_action: The action, by number or name, for states that no model can judge: empty cells, NaN, texts where
                 numbers were, numbers so large that predictions overflow. Without it `decide` raises an error that names all of
                 them. (`FallbackRule` takes its safe action in them, too.)
@@ -143,8 +143,13 @@ class CautiousPolicy:
             else parse_action(bad_rows_action, action_names(self.belief), "bad_rows_action")
         )
         check_action(self.bad_rows_action, getattr(self.belief, "num_actions", None), "bad_rows_action")
-        self._mdp_policies = None if mdp is None else self._solve_mdp(mdp, [self.level], None)
+        self._in_mdp = None if mdp is None else self._solve_mdp(mdp, [self.level], None)
         self._own_familiar = None if familiar_states is None else self._familiar_spread(familiar_states)
+
+    @property
+    def gap(self) -> float | None:
+        """How much more than this policy any policy can be worth in the MDP, in rewards; None without an MDP."""
+        return None if self._in_mdp is None else float(self._in_mdp.gaps[0])
 
     @property
     def familiar(self) -> FamiliarDisagreement | None:
@@ -293,33 +298,29 @@ class CautiousPolicy:
         if self.mdp is None:
             return solve_states(belief, self.games, states, levels, progress, executor)
         numbers = state_numbers(states, self.mdp.num_states)
-        own = list(levels) == [self.level] and self._mdp_policies is not None
-        found = self._mdp_policies if own else self._solve_mdp(self.mdp, levels, progress)
+        own = list(levels) == [self.level] and self._in_mdp is not None
+        found = self._in_mdp if own else self._solve_mdp(self.mdp, levels, progress)
         assert found is not None
-        policies, ordinary = (part[:, numbers] for part in found)
-        unknown = torch.full(policies.shape[:2], torch.nan, dtype=torch.float64)
+        policies, ordinary = found.policies[:, numbers], found.ordinary[:, numbers]
+        gaps, values = (part[:, None].expand(policies.shape[:2]) for part in (found.gaps, found.values))
         spread = spread_of(self.belief.rewards(numbers))
-        return SolvedStates(policies, ordinary, unknown, unknown, spread, torch.zeros(len(numbers), dtype=torch.bool))
+        return SolvedStates(policies, ordinary, gaps, values, spread, torch.zeros(len(numbers), dtype=torch.bool))
 
-    def _solve_mdp(
-        self, mdp: TabularMDP, levels: Sequence[RiskMeasure], progress: Progress | None
-    ) -> tuple[Tensor, Tensor]:
-        """Policies of levels in all states of an MDP, and the ordinary one beside each, twice [L, S, A]."""
+    def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[RiskMeasure], progress: Progress | None) -> SolvedMDP:
+        """Policies of levels in all states of an MDP, the ordinary one beside each, and how good they are."""
         if not isinstance(self.belief, TableBelief):
             raise InvalidInputError(
                 "belief: with an MDP it must be an array [M, S, A] over the MDP's states; ask the belief there, as in "
                 "CautiousPolicy(belief.rewards(features), level, mdp=mdp) with the features of each state."
             )
-        solution = solve_mdp(
-            mdp,
-            self.belief.table,
-            list(levels),
-            num_iterations=self.games.num_iterations or USER.num_iterations,
-            sampling=self.games.sampling,
-            seed=self.games.seed,
-            progress=progress,
-        )
-        return with_baseline(solution.best_policy, levels, self.belief.table, mdp)
+        how: dict[str, Any] = {"tolerance": self.games.tolerance}
+        if self.games.num_iterations is not None or self.games.sampling is Sampling.QUEUE:
+            most = self.games.num_iterations or USER.num_iterations
+            how = {"method": Method.CFR, "num_iterations": most, "sampling": self.games.sampling}
+        solution = solve_mdp(mdp, self.belief.table, list(levels), seed=self.games.seed, progress=progress, **how)
+        policies, ordinary = with_baseline(solution.best_policy, levels, self.belief.table, mdp)
+        certificate = solution.certificate(policies)
+        return SolvedMDP(policies, ordinary, certificate.gap, certificate.lower)
 
     def predict(
         self,
@@ -430,6 +431,19 @@ class CautiousPolicy:
         # The file has the spreads of the familiar states, not the states themselves.
         policy._own_familiar = FamiliarDisagreement.read(description.get("familiar"))
         return policy
+
+
+class SolvedMDP(NamedTuple):
+    """What L levels do in an MDP."""
+
+    policies: Tensor
+    """[L, S, A]."""
+    ordinary: Tensor
+    """The ordinary policy nearest to each, [L, S, A]."""
+    gaps: Tensor
+    """How much more than each policy any policy can be worth, [L]."""
+    values: Tensor
+    """Exact values of the policies, from the world's start, [L]."""
 
 
 def _opinions(belief: Any, states: Any) -> Tensor:

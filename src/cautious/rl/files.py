@@ -10,16 +10,8 @@ import torch
 from torch import Tensor
 
 from cautious.errors import BadFileError, CautiousError, InvalidInputError
-from cautious.io.arrays import (
-    FORMAT,
-    fingerprint_of,
-    load_json,
-    load_tensors,
-    recorded_checksum,
-    save_json,
-    save_tensors,
-)
-from cautious.io.content_names import name_in, reading, replacing, with_stamp
+from cautious.io.arrays import FORMAT, load_json, load_tensors
+from cautious.io.content_names import Part, part_of, reading, save_parts
 from cautious.risk import level_text, parse_level
 from cautious.rl.environments import as_vec_env
 from cautious.rl.file_rules import check_description, check_rollout, check_tensors, laid_out
@@ -63,11 +55,7 @@ def save_agent(folder: Path, agent: KofNPPO) -> None:
         "num_updates": agent.mixture.num_updates,
         "spaces": [str(agent.observation_space), str(agent.action_space)],
     }
-    tensors = _tensors_of(agent)
-    with replacing(folder / DESCRIPTION, WEIGHTS):
-        name = with_stamp(WEIGHTS, fingerprint_of(*tensors.values()))
-        files = {name: save_tensors(folder / name, tensors)}
-        save_json(folder / DESCRIPTION, described, files)
+    save_parts(folder / DESCRIPTION, described, {WEIGHTS: Part.of(_tensors_of(agent))})
 
 
 def load_agent(kind: type[KofNPPO], folder: Path, env: Any, belief: Any, given: dict[str, Any]) -> KofNPPO:
@@ -116,8 +104,8 @@ def load_agent(kind: type[KofNPPO], folder: Path, env: Any, belief: Any, given: 
         if network is None:
             check_tensors(agent.policy, tensors, described["num_models"])
     except UNFIT as error:
-        name = folder / name_in(described, WEIGHTS)
-        raise BadFileError(f"{name}: does not fit the agent that {DESCRIPTION} describes ({error})") from None
+        path, _ = part_of(folder, described, WEIGHTS)
+        raise BadFileError(f"{path}: does not fit the agent that {DESCRIPTION} describes ({error})") from None
     _restore(agent, tensors, described)
     return agent
 
@@ -133,8 +121,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         parse_level(described["level"])
     except InvalidInputError as error:
         raise BadFileError(f"{path}: {error}") from None
-    name = name_in(described, WEIGHTS)
-    return described, load_tensors(folder / name, recorded_checksum(described, name))
+    return described, load_tensors(*part_of(folder, described, WEIGHTS))
 
 
 def _tensors_of(agent: KofNPPO) -> dict[str, Tensor]:

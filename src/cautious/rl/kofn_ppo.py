@@ -31,7 +31,7 @@ from cautious.rl.recorder import Recorder, Steps
 from cautious.rl.value import Episodes, GapFound, Returns, Value, bound_returns, default_horizon, run_episodes
 from cautious.seeding import check_seed, derive_seed, make_rng
 from cautious.solvers.certificate import Certificate
-from cautious.solvers.solve import solve_mdp
+from cautious.solvers.solve import TOLERANCE, solve_mdp
 from cautious.validation import as_folder, as_number, as_path, parse_count, parse_flag
 
 ANNEALED_SHARE = 0.5
@@ -418,19 +418,17 @@ class KofNPPO(PPO):
         response, value = copy.value(num_episodes), self.value(num_episodes)
         return GapFound(response.estimate - value.estimate, response, value)
 
-    def certificate(self, mdp: TabularMDP, observations: Any, *, num_iterations: int = 400) -> Certificate:
+    def certificate(self, mdp: TabularMDP, observations: Any, *, tolerance: float = TOLERANCE) -> Certificate:
         """How far the policy is from the best possible one, exactly, where the world has a table.
 
         Args:
             mdp: The world, with S states; its discount should be gamma.
             observations: What the environment shows in each of its states, [S, ...].
-            num_iterations: Of the exact solver, whose averaged adversary gives the upper bound.
+            tolerance: How near the upper bound is to the best possible value, as a share of the range of the rewards.
         """
         world = parse_mdp(mdp)
         rewards = self._pay_by.of_actions(observations)
-        solution = solve_mdp(
-            world, rewards, self.level, num_iterations=num_iterations, sampling="exact", update="regret-matching+"
-        )
+        solution = solve_mdp(world, rewards, self.level, tolerance=tolerance)
         return solution.certificate(self.probabilities(observations))
 
     def save(self, path: Path | str, exclude: Any = None, include: Any = None) -> None:  # type: ignore[override]

@@ -24,13 +24,15 @@ from cautious.parallel import single_threaded
 from cautious.risk import RiskMeasure, parse_level, weights_by_rank
 from cautious.solvers.adversary import SolveBatch
 from cautious.solvers.cfr import BanditGame, Game, MDPGame, Problem
+from cautious.solvers.duel import Duel
 from cautious.solvers.optimal import optimal_policy
-from cautious.solvers.rewards import as_rewards
+from cautious.solvers.rewards import Rewards, as_rewards
 from cautious.solvers.solution import Solution, Trace
 from cautious.validation import as_distribution, as_float_tensor, check_shape
 
-LARGEST_PROGRAM = 1_000_000
-"""Most non-zero entries of a constraint matrix that is attempted: minutes, not hours."""
+LARGEST_PROGRAM, LARGEST_QUICK_PROGRAM = 1_000_000, 150_000
+"""Most non-zero entries of constraints that are attempted where it is asked for (minutes, not hours), and unasked
+(seconds)."""
 
 
 @single_threaded
@@ -46,17 +48,18 @@ def solve_exact(mdp_or_state_dist: Any, rewards: Any, level: RiskMeasure | str) 
         `Solution` whose policies are all the optimal one; the certificate's gap is what rounding leaves.
     """
     table = as_rewards(rewards, "cpu")
-    reward = table.rewards_for(torch.arange(table.num_models)).double()  # [M, S, A]
     level = parse_level(level)
     rank_weights = weights_by_rank(level, table.num_models)
+    game: Game
     if isinstance(mdp_or_state_dist, TabularMDP):
         check_fits(mdp_or_state_dist, table.num_models, table.num_states, table.num_actions)
-    # x is the occupancy of some policy iff F x = b, and the returns R x are linear in it.
-    game, flow, inflow = _flow_constraints(mdp_or_state_dist, table.num_states, table.num_actions)
-    unit = _to_unit_range(reward)  # the program's tolerances are absolute
-    occupancy, weights = _solve_program(unit.flatten(1).numpy(), rank_weights.numpy(), flow, inflow)
-    mixture = torch.einsum("m,msa->sa", weights, reward)
-    policy = _policy_of(occupancy.reshape(table.num_states, table.num_actions), mixture, mdp_or_state_dist)
+        game = MDPGame(mdp_or_state_dist, torch.device("cpu"))
+    else:
+        check_shape(as_float_tensor(mdp_or_state_dist, "state_dist", "cpu"), "S", "state_dist", S=table.num_states)
+        game = BanditGame(as_distribution(mdp_or_state_dist, "state_dist", "cpu"))
+    occupancy, weights = optimal_play(Duel(game, table, rank_weights.numpy()))
+    mixture = torch.einsum("m,msa->sa", torch.from_numpy(weights), _all_rewards(table))
+    policy = _policy_of(occupancy, mixture, mdp_or_state_dist)
     nothing = torch.empty(0, dtype=torch.float64)
     return Solution(
         policy=policy,
@@ -69,28 +72,56 @@ def solve_exact(mdp_or_state_dist: Any, rewards: Any, level: RiskMeasure | str) 
     )
 
 
+def optimal_play(duel: Duel) -> tuple[Tensor, np.ndarray]:
+    """Both players' optimal plays: an occupancy [S, A], and weights of the risk envelope [M].
+
+    Raises:
+        InvalidInputError: The program is too large to attempt.
+        SolverError: HiGHS did not solve it.
+    """
+    size = program_size(duel)
+    if size > LARGEST_PROGRAM:
+        raise InvalidInputError(
+            f"solve_exact: {duel.rewards.num_models} models and {duel.rewards.num_states * duel.rewards.num_actions} (state, "
+            f"action) pairs make too large a linear program: {size:,} entries, of at most {LARGEST_PROGRAM:,}. Use "
+            "solve_mdp(..., tolerance=...) or solve_bandit and their certificate."
+        )
+    unit = _to_unit_range(_all_rewards(duel.rewards))  # the program's tolerances are absolute
+    # x is the occupancy of some policy iff F x = b, and the returns R x are linear in it.
+    occupancy, weights = _solve_program(unit.flatten(1).numpy(), duel.rank_weights, *_flow_constraints(duel))
+    return occupancy.reshape(unit.shape[1:]), weights.numpy()
+
+
+def program_size(duel: Duel) -> int:
+    """Non-zero entries of the constraints."""
+    num_models, num_pairs = duel.rewards.num_models, duel.rewards.num_states * duel.rewards.num_actions
+    return (3 * len(np.unique(duel.rank_weights)) + num_pairs) * num_models
+
+
+def _all_rewards(rewards: Rewards) -> Tensor:
+    """All reward functions, [M, S, A] in float64."""
+    return rewards.rewards_for(torch.arange(rewards.num_models)).double().cpu()
+
+
 def _to_unit_range(reward: Tensor) -> Tensor:
     """The rewards shifted and scaled to [-1, 1], which changes no policy's rank."""
     middle, half = (reward.max() + reward.min()) / 2, (reward.max() - reward.min()) / 2
     return (reward - middle) / half if half > 0 else torch.zeros_like(reward)
 
 
-def _flow_constraints(world: Any, num_states: int, num_actions: int) -> tuple[Game, scipy.sparse.csr_array, np.ndarray]:
-    """(game, matrix F, vector b) such that the occupancies of policies are the x >= 0 with F x = b.
+def _flow_constraints(duel: Duel) -> tuple[scipy.sparse.csr_array, np.ndarray]:
+    """(matrix F, vector b) such that the occupancies of policies are the x >= 0 with F x = b.
 
     Σ_a x(s,a) - γ Σ_{s',a'} P(s|s',a') x(s',a') = (1-γ) d_∅(s).
     """
+    num_states, num_actions = duel.rewards.num_states, duel.rewards.num_actions
     outflow = scipy.sparse.kron(scipy.sparse.eye_array(num_states), np.ones((1, num_actions)), format="csr")
-    if isinstance(world, TabularMDP):
+    if isinstance(duel.game, MDPGame):
+        world = duel.game.mdp
         flow = outflow - world.discount * world.dynamics.sparse().T
-        return (
-            MDPGame(world, torch.device("cpu")),
-            flow.tocsr(),
-            (1 - world.discount) * world.initial_state_dist.numpy(),
-        )
-    check_shape(as_float_tensor(world, "state_dist", "cpu"), "S", "state_dist", S=num_states)
-    state_dist = as_distribution(world, "state_dist", "cpu")
-    return BanditGame(state_dist), outflow, state_dist.numpy()
+        return flow.tocsr(), (1 - world.discount) * world.initial_state_dist.numpy()
+    assert isinstance(duel.game, BanditGame)
+    return outflow, duel.game.state_dist.cpu().numpy()
 
 
 def _solve_program(
@@ -100,11 +131,6 @@ def _solve_program(
     num_models, num_pairs = reward.shape
     weight, ranks = np.unique(rank_weights, return_counts=True)
     num_groups = len(weight)
-    if 3 * num_groups * num_models + num_models * num_pairs > LARGEST_PROGRAM:
-        raise InvalidInputError(
-            f"solve_exact: M={num_models} models with {num_groups} different rank weights and {num_pairs} (state, action) "
-            "pairs make too large a linear program; use solve_mdp or solve_bandit and their certificate."
-        )
     # Variables: x [S*A], v [M], α [G], β [M]. Rows: F x = b;  v - R x = 0;  α_g + β_m - w_g v_m <= 0 (g-major).
     group = scipy.sparse.kron(scipy.sparse.eye_array(num_groups), np.ones((num_models, 1)))
     model = scipy.sparse.kron(np.ones((num_groups, 1)), scipy.sparse.eye_array(num_models))

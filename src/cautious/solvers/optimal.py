@@ -120,6 +120,29 @@ def _best(action_values: Tensor, tolerance: Tensor) -> Tensor:
     return action_values >= (best - tied)[..., None]
 
 
+def best_answer(mdp: TabularMDP, reward: Tensor, start: Tensor | None = None) -> tuple[Tensor, float]:
+    """The best policy under one reward function [S, A], and a number that no policy's return exceeds.
+
+    Policy iteration from `start`, which takes a few steps where that policy is nearly the best. What its last values v, which
+    are those of a policy, may still miss is at most their Bellman residual over 1 - γ: it is added to the bound.
+
+    Args:
+        mdp: The world.
+        reward: [S, A].
+        start: A deterministic policy [S, A]; if not given, the one of highest immediate reward.
+
+    Returns:
+        (policy [S, A], bound).
+    """
+    middle = (reward.min() + reward.max()) / 2
+    batch = (reward - middle).unsqueeze(0)
+    actions = None if start is None else start.argmax(dim=-1).unsqueeze(0)
+    action_values = _optimal_action_values(mdp, batch, _tolerance(mdp, batch), actions)
+    values, actions = action_values.max(dim=-1)  # [1, S]
+    bound = middle + (values[0] * mdp.initial_state_dist.to(reward.device)).sum() + _missed(mdp, batch, values)[0]
+    return _deterministic(actions[0], mdp.num_actions), float(bound)
+
+
 def optimal_return_bound(mdp: TabularMDP, reward: Tensor) -> Tensor:
     """A number that no policy's return exceeds, the optimum up to rounding: [B, S, A] -> [B].
 
@@ -127,17 +150,21 @@ def optimal_return_bound(mdp: TabularMDP, reward: Tensor) -> Tensor:
     Bellman residual of its values over 1 - γ, which is added.
     """
     optimum = optimal_policy(mdp, reward)
-    values = optimum.action_values.amax(dim=-1)
+    return optimum.expected_return + _missed(mdp, reward, optimum.action_values.amax(dim=-1))
+
+
+def _missed(mdp: TabularMDP, reward: Tensor, values: Tensor) -> Tensor:
+    """By how much an optimal return may exceed values [B, S] of policies under rewards [B, S, A], at most: [B]."""
     future = mdp.dynamics.to(reward.device).expected_next(values)
     residual = ((1 - mdp.discount) * reward + mdp.discount * future).amax(dim=-1) - values
-    return optimum.expected_return + residual.amax(dim=-1).clamp(min=0) / (1 - mdp.discount)
+    return residual.amax(dim=-1).clamp(min=0) / (1 - mdp.discount)
 
 
-def _optimal_action_values(mdp: TabularMDP, reward: Tensor, tolerance: Tensor) -> Tensor:
-    """Policy iteration on a batch [B, S, A]; members that are done leave it."""
+def _optimal_action_values(mdp: TabularMDP, reward: Tensor, tolerance: Tensor, start: Tensor | None = None) -> Tensor:
+    """Policy iteration on a batch [B, S, A], from actions [B, S]; members that are done leave it."""
     action_values = torch.empty_like(reward)
     waiting = torch.arange(len(reward), device=reward.device)
-    actions = reward.argmax(dim=-1)  # [B, S]
+    actions = reward.argmax(dim=-1) if start is None else start.clone()  # [B, S]
     for _ in range(MAX_STEPS):
         policy = _deterministic(actions[waiting], mdp.num_actions)
         values = mdp.evaluate(policy).action_values(reward[waiting])

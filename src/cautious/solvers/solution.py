@@ -11,18 +11,9 @@ import torch
 from torch import Tensor
 
 from cautious.errors import BadFileError, InvalidInputError
-from cautious.io.arrays import (
-    FORMAT,
-    fingerprint_of,
-    load_json,
-    load_tensors,
-    pick,
-    recorded_checksum,
-    save_json,
-    save_tensors,
-)
-from cautious.io.content_names import name_in, reading, replacing, with_stamp
-from cautious.mdp.files import load_mdp, save_mdp, tensors_of
+from cautious.io.arrays import FORMAT, load_json, load_tensors, pick
+from cautious.io.content_names import Part, part_of, reading, save_parts
+from cautious.mdp.files import load_mdp, tensors_of
 from cautious.mdp.tabular import check_fits
 from cautious.parallel import single_threaded
 from cautious.risk import RiskMeasure, level_text, parse_levels
@@ -183,14 +174,8 @@ class Solution:
             "num_runs": problem.batch.num_runs,
             "record": self.record,
         }
-        # The description is written last: it makes the new files the ones that count, and only then the old ones go.
-        with replacing(path / DESCRIPTION, ARRAYS, WORLD):
-            name = with_stamp(ARRAYS, fingerprint_of(*tensors.values()))
-            files = {name: save_tensors(path / name, tensors)}
-            if isinstance(problem.game, MDPGame):
-                name = with_stamp(WORLD, fingerprint_of(*tensors_of(problem.game.mdp).values()))
-                files[name] = save_mdp(path / name, problem.game.mdp)
-            save_json(path / DESCRIPTION, described, files)
+        world = Part.of(tensors_of(problem.game.mdp)) if isinstance(problem.game, MDPGame) else None
+        save_parts(path / DESCRIPTION, described, {ARRAYS: Part.of(tensors), WORLD: world})
 
     @classmethod
     def load(cls, folder: Path | str, rewards: Any = None) -> Solution:
@@ -212,8 +197,8 @@ class Solution:
         described = load_json(path / DESCRIPTION)
         if not isinstance(described, dict) or described.get("format") != FORMAT or described.get("kind") != "solution":
             raise BadFileError(f"{path / DESCRIPTION}: not a solution that this version reads (format {FORMAT}).")
-        arrays = path / name_in(described, ARRAYS)
-        tensors = load_tensors(arrays, recorded_checksum(described, arrays.name))
+        arrays, expected = part_of(path, described, ARRAYS)
+        tensors = load_tensors(arrays, expected)
         policy, average, best, *trace = (pick(tensors, name, arrays) for name in (*POLICIES, *TRACE))
         try:
             several = isinstance(described.get("level"), list)
@@ -250,8 +235,7 @@ class Solution:
 
 def _load_game(path: Path, described: dict[str, Any], tensors: dict[str, Tensor], arrays: Path) -> Game:
     if described.get("game") == "mdp":
-        world = name_in(described, WORLD)
-        return MDPGame(load_mdp(path / world, recorded_checksum(described, world)), torch.device("cpu"))
+        return MDPGame(load_mdp(*part_of(path, described, WORLD)), torch.device("cpu"))
     if described.get("game") == "single-state":
         return PerStateGame()
     return BanditGame(as_distribution(pick(tensors, "state_dist", arrays), "state_dist"))

@@ -1,12 +1,16 @@
-"""`solve_bandit` and `solve_mdp`: check what is asked for, run k-of-N CFR (`solvers.cfr`), return a `Solution`.
+"""`solve_bandit` and `solve_mdp`: check what is asked for, solve it, return a `Solution`.
 
-All defaults are defined here. `solve_bandit` and `solve_mdp` take the paper's settings (`PAPER`). `CautiousPolicy` and the
-command line take exact rank weights (`USER`), so that the same question has the same answer. Iterations T, if none are given:
+Two families of solvers. The paper's iterates: k-of-N CFR (`solvers.cfr`), ``method="cfr"``. The newer ones stop when a
+certificate says that no policy is better by more than a tolerance (`solvers.tolerance`); `solve_mdp` does so unless an
+option of CFR is given.
 
-    solve_bandit, solve_mdp                                         100, as in the paper    `PAPER`
-    CautiousPolicy: a game per state, on the CPU                    at most 300             `STATE_GAME_ITERATIONS`
-    CautiousPolicy: an MDP, a GPU, or queue sampling                200                     `USER`
-    cautious solve, where it does not decide by CautiousPolicy      1000                    `COMMAND_ITERATIONS`
+All defaults are defined here. `solve_bandit` and ``method="cfr"`` take the paper's settings (`PAPER`: queue sampling, 100
+iterations). `CautiousPolicy` and the command line take exact rank weights (`USER`), so that the same question has the same
+answer:
+
+    MDPs                                  until the gap is at most 1e-4 of the range of the rewards     `TOLERANCE`
+    CautiousPolicy: a game per state      the same, in at most 300 iterations                           `STATE_GAME_ITERATIONS`
+    CautiousPolicy: queue sampling        200 iterations                                                `USER`
 """
 
 from __future__ import annotations
@@ -17,19 +21,24 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from cautious.errors import InvalidInputError
 from cautious.mdp.tabular import TabularMDP, check_fits, parse_mdp
 from cautious.parallel import single_threaded
-from cautious.progress import Progress
+from cautious.progress import Progress, ProgressTracker
 from cautious.risk import Levels, parse_levels, weights_by_rank
 from cautious.seeding import check_seed
 from cautious.solvers.adversary import SolveBatch, queued
 from cautious.solvers.cfr import BanditGame, CFROptions, Game, MDPGame, PerStateGame, Problem, minimise_regret
+from cautious.solvers.duel import Duel
+from cautious.solvers.own_optima import less_own_optima
 from cautious.solvers.rewards import Rewards, as_rewards
 from cautious.solvers.solution import Solution, Trace
-from cautious.types import ArrayLike, Regime, Sampling, Update
+from cautious.solvers.tolerance import Outcome, Target, solve_duel, warn_of_gap
+from cautious.types import ArrayLike, Method, Objective, Regime, Sampling, Update
 from cautious.validation import (
     as_distribution,
     as_float_tensor,
+    as_number,
     check_callable,
     check_shape,
     parse_choice,
@@ -46,12 +55,22 @@ class SolverDefaults(NamedTuple):
     """T."""
     update: Update = Update.REGRET_MATCHING
 
+    def filled(self, num_iterations: int | None, sampling: str | None, update: str | None) -> tuple[int, str, str]:
+        """What is given, and these defaults for what is not."""
+        return (
+            self.num_iterations if num_iterations is None else num_iterations,
+            self.sampling if sampling is None else sampling,
+            self.update if update is None else update,
+        )
+
 
 PAPER = SolverDefaults(Sampling.QUEUE, num_iterations=100)
 """Section 4 and App. B.2."""
 USER = SolverDefaults(Sampling.EXACT, num_iterations=200)
 COMMAND_ITERATIONS = 1000
-"""It is run once, so it may take longer for a smaller gap."""
+"""Of `cautious solve`, which is run once."""
+TOLERANCE = 1e-4
+"""The certified gap at which solving ends, as a share of the range of the rewards."""
 STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE = 300, 1e-4
 """The tolerance is the gap, as a share of the range of the state's rewards, at which a game ends (`solvers.per_state`)."""
 
@@ -107,9 +126,10 @@ def solve_bandit(
     level: Levels,
     *,
     regime: str = "all-states",
-    num_iterations: int = PAPER.num_iterations,
-    sampling: str = PAPER.sampling,
-    update: str = PAPER.update,
+    tolerance: float | None = None,
+    num_iterations: int | None = None,
+    sampling: str | None = None,
+    update: str | None = None,
     state_dist: ArrayLike | None = None,
     num_runs: int | None = None,
     seed: int = 0,
@@ -122,14 +142,16 @@ def solve_bandit(
     Args:
         rewards: What each of M models says each action pays, [M, S, A]: a tensor, a numpy array (memory-mapped too), or
             anything with ``num_models`` and ``rewards_for(indices) -> [N, S, A]``.
-        level: A risk measure (`cautious.risk`) or its text, such as ``"1-of-20"`` or ``"CVaR(0.1)"``; a sequence of them adds a
-            leading dimension to every array of the solution. Queue sampling takes k-of-n alone.
+        level: A risk measure (`cautious.risk`) or its text, such as ``"1-of-20"`` or ``"CVaR(0.1)"``; a sequence of them
+            adds a leading dimension to every array of the solution. Queue sampling takes k-of-n alone.
         regime: ``"all-states"`` ranks the models by their value over the distribution of states; ``"single-state"``
             treats each state as a problem of its own, and is far more cautious.
-        num_iterations: T.
-        sampling: ``"queue"`` draws N models per iteration from a shuffled queue (the paper); ``"exact"`` weighs all M
-            models by rank in every iteration: no sampling noise.
-        update: ``"regret-matching"``, ``"regret-matching+"`` or ``"as-printed"`` (Alg. 1 to the letter).
+        tolerance: In the all-states regime, if given: solve as `solve_mdp` does, until no policy can be better by more than
+            this share of the range of the rewards, instead of the paper's algorithm with the three options that follow.
+        num_iterations: T; 100 if not given.
+        sampling: ``"queue"`` (the default) draws N models per iteration from a shuffled queue (the paper); ``"exact"`` weighs
+            all M models by rank in every iteration: no sampling noise.
+        update: ``"regret-matching"`` (the default), ``"regret-matching+"`` or ``"as-printed"`` (Alg. 1 to the letter).
         state_dist: How likely each state is, [S]; uniform if not given. In the single-state regime it has no effect.
         num_runs: Repeat with this many shuffles of the queue; adds a dimension. Run r is the same alone or among others.
         seed: Starts the shuffles.
@@ -152,7 +174,20 @@ def solve_bandit(
     kind = parse_choice(Regime, regime, "regime")
     distribution = _state_distribution(state_dist, table)
     game = BanditGame(distribution) if kind is Regime.ALL_STATES else PerStateGame()
-    options = SolveOptions(level, num_iterations, sampling, update, num_runs, seed, track_exact, progress)
+    if tolerance is not None:
+        share, of_cfr = _parse_tolerance(tolerance), _given(num_iterations, sampling, update, num_runs, track_exact)
+        if of_cfr:
+            raise InvalidInputError(f"{of_cfr[0]} and tolerance exclude each other; give one of them.")
+        if isinstance(game, PerStateGame):
+            raise InvalidInputError(
+                'tolerance: regime="single-state" takes a number of iterations; CautiousPolicy(rewards, level, tolerance=...) '
+                "plays each state until it is certified."
+            )
+        check_seed(seed)
+        target = Target.of(table, share)
+        return _solve_to_tolerance(game, table, level, Method.AUTO, share, target, progress, {"regime": str(kind)})
+    chosen = PAPER.filled(num_iterations, sampling, update)
+    options = SolveOptions(level, *chosen, num_runs, seed, track_exact, progress)
     return _solve(game, table, options, {"regime": str(kind)})
 
 
@@ -162,40 +197,131 @@ def solve_mdp(
     rewards: Any,
     level: Levels,
     *,
-    num_iterations: int = PAPER.num_iterations,
-    sampling: str = PAPER.sampling,
-    update: str = PAPER.update,
+    method: str = Method.AUTO,
+    tolerance: float = TOLERANCE,
+    objective: str = Objective.RETURN,
+    num_iterations: int | None = None,
+    sampling: str | None = None,
+    update: str | None = None,
     num_runs: int | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,
     track_exact: bool | None = None,
     progress: Progress | None = None,
 ) -> Solution:
-    """Policies that are robust at a k-of-N level in a continuing MDP (section 5 of the paper).
-
-    Each iteration factorises I - γP_π once: its transpose gives the occupancy, with which the returns of all M models are
-    one product; a second solve gives the action values under the worst-k reward.
+    """Policies that are robust at a level in a continuing MDP, each certified to a tolerance.
 
     Args:
         mdp: The world; all returns are normalised by (1 - discount).
         rewards: What each of M models says each (state, action) pays, [M, S, A], in any form that `solve_bandit` takes.
-        level: As in `solve_bandit`, and so are all the others.
-        num_iterations: T.
-        sampling: ``"queue"`` (the paper) or ``"exact"``.
-        update: ``"regret-matching"``, ``"regret-matching+"`` or ``"as-printed"``.
+        level: As in `solve_bandit`.
+        method: ``"auto"`` chooses between ``"learning"``, ``"double-oracle"`` and ``"lp"`` (`solvers.tolerance`). ``"cfr"``
+            is the paper's algorithm (section 5), and the one that the options from `num_iterations` to `num_runs` belong
+            to: where one of them is given, "auto" is "cfr".
+        tolerance: Solving ends when the certificate says that no policy can be better by more than this share of the range of
+            the rewards. Method "cfr" does not look at it.
+        objective: ``"return"``, or ``"regret"``: each model's returns less that model's own optimum (`solvers.own_optima`).
+        num_iterations: T of the paper's algorithm; 100 if another of its options is given.
+        sampling: ``"queue"`` (the paper, and the default of its algorithm) or ``"exact"``.
+        update: ``"regret-matching"`` (the default), ``"regret-matching+"`` or ``"as-printed"``.
         num_runs: Repeat with this many shuffles of the queue; adds a dimension.
         seed: Starts the shuffles.
         device: Where to compute; where the rewards are, if not given.
-        track_exact: Whether every iteration also ranks all M models; by default wherever that is cheap.
-        progress: Called as the work advances with (done, total).
+        track_exact: Of the paper's algorithm: whether every iteration also ranks all M models; by default where that is cheap.
+        progress: Called as the work advances with (done, total). With a tolerance: how far the gap has fallen, in orders of
+            magnitude. Ctrl-C ends the work early and returns the best policy so far.
 
     Returns:
-        `Solution`; for one level and no `num_runs` its policies are plain [S, A].
+        `Solution`; for one level and no `num_runs` its policies are plain [S, A]. ``certificate()`` bounds what is missing.
+
+    Warns:
+        ConvergenceWarning: The tolerance was not reached; the message has the gap that was.
+
+    Two rooms, and two models that disagree which of them pays. Staying where one begins is worth 0.5 under both:
+
+    >>> stay, move = [[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]]
+    >>> world = TabularMDP([[stay[s], move[s]] for s in (0, 1)], [0.5, 0.5], 0.5)
+    >>> models = torch.tensor([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [1.0, 0.0]]])
+    >>> solution = solve_mdp(world, models, "1-of-2")
+    >>> solution.policy[:, 0].tolist(), float(solution.certificate().gap) < 1e-4
+    ([1.0, 1.0], True)
     """
     mdp, table = parse_mdp(mdp), as_rewards(rewards, device)
     check_fits(mdp, table.num_models, table.num_states, table.num_actions)
-    options = SolveOptions(level, num_iterations, sampling, update, num_runs, seed, track_exact, progress)
-    return _solve(MDPGame(mdp, table.device), table, options, {"discount": mdp.discount})
+    aim, kind = parse_choice(Objective, objective, "objective"), parse_choice(Method, method, "method")
+    given = _given(num_iterations, sampling, update, num_runs, track_exact)
+    if given and kind not in (Method.AUTO, Method.CFR):
+        raise InvalidInputError(f'{given[0]} belongs to method="cfr", but method={str(kind)!r}; leave one of them out.')
+    share = _parse_tolerance(tolerance)
+    ranked = less_own_optima(mdp, table) if aim is Objective.REGRET else table
+    game: Game = MDPGame(mdp, table.device)
+    record: dict[str, Any] = {"discount": mdp.discount}
+    if aim is Objective.REGRET:
+        record["objective"] = str(aim)
+    if given or kind is Method.CFR:
+        chosen = PAPER.filled(num_iterations, sampling, update)
+        options = SolveOptions(level, *chosen, num_runs, seed, track_exact, progress)
+        return _solve(game, ranked, options, record)
+    check_seed(seed)
+    return _solve_to_tolerance(game, ranked, level, kind, share, Target.of(table, share), progress, record)
+
+
+def _given(*options: Any) -> list[str]:
+    """Names of the options of the paper's algorithm that are given, in the order of their names below."""
+    names = ("num_iterations", "sampling", "update", "num_runs", "track_exact")
+    return [name for name, value in zip(names, options, strict=True) if value is not None]
+
+
+def _parse_tolerance(tolerance: float) -> float:
+    if not 0 < as_number(tolerance) < 1:
+        raise InvalidInputError(
+            f"tolerance={tolerance!r} must lie between 0 and 1, both excluded: the gap, as a share of the range of the rewards."
+        )
+    return float(tolerance)
+
+
+def _solve_to_tolerance(
+    game: Game,
+    rewards: Rewards,
+    level: Levels,
+    method: Method,
+    tolerance: float,
+    target: Target,
+    progress: Progress | None,
+    record: dict[str, Any],
+) -> Solution:
+    """Solve one level after the other by a newer method (`solvers.tolerance`)."""
+    check_callable(progress, "progress", "steps done, steps in all")
+    levels = parse_levels(level)
+    tracker = ProgressTracker(len(levels), progress)
+    outcomes: list[Outcome] = []
+    for one in levels:
+        duel = Duel(game, rewards, weights_by_rank(one, rewards.num_models).numpy())
+        stopped = bool(outcomes) and outcomes[-1].interrupted  # then levels to come get their ordinary policy alone
+        outcomes.append(solve_duel(duel, method, target, tracker.next_call(), stopped=stopped))
+        if not outcomes[-1].reached:
+            warn_of_gap(outcomes[-1], one, target, tolerance)
+    several = isinstance(level, (list, tuple))
+    policy, mixture = (torch.stack([getattr(outcome, name) for outcome in outcomes]) for name in ("policy", "mixture"))
+    shaped = policy if several else policy[0]
+    nothing = torch.empty(*shaped.shape[:-2], 0, dtype=torch.float64)
+    return Solution(
+        policy=shaped,
+        average_policy=shaped,
+        trace=Trace(nothing, nothing, nothing),
+        level=levels if several else levels[0],
+        record=record
+        | {
+            "method": str(method),
+            "tolerance": tolerance,
+            "levels": list(map(str, levels)),
+            "num_models": rewards.num_models,
+            "stages": [outcome.stages for outcome in outcomes],
+            "gaps": [outcome.gap for outcome in outcomes],
+        },
+        problem=Problem(game, rewards, SolveBatch(levels, 1)),
+        mixtures=mixture.unsqueeze(0),  # [1, L, S, A]
+    )
 
 
 def _solve(game: Game, rewards: Rewards, options: SolveOptions, record: dict[str, Any]) -> Solution:

@@ -100,11 +100,15 @@ def driving_seconds(experiment: DrivingExperiment, rates: Rates) -> float:
     mdp = driving_world(novel=True).mdp
     rewards = torch.rand(experiment.training.num_models, 784, 5, generator=torch.Generator().manual_seed(0))
     few = min(FEW_ITERATIONS, experiment.num_iterations)
-    solve_mdp(mdp, rewards, experiment.levels, num_iterations=1)
+    solve_mdp(mdp, rewards, experiment.levels, method="cfr", num_iterations=1)
     queue = seconds(
-        lambda: solve_mdp(mdp, rewards, experiment.levels, num_runs=experiment.num_runs, num_iterations=few)
+        lambda: solve_mdp(
+            mdp, rewards, experiment.levels, method="cfr", num_runs=experiment.num_runs, num_iterations=few
+        )
     )
-    exact = seconds(lambda: solve_mdp(mdp, rewards, experiment.levels, sampling="exact", num_iterations=few))
+    exact = seconds(
+        lambda: solve_mdp(mdp, rewards, experiment.levels, method="cfr", sampling="exact", num_iterations=few)
+    )
     return training + len(experiment.probabilities) * (queue + exact) * experiment.num_iterations / few
 
 

@@ -94,8 +94,8 @@ def driving_solving(num_models: int, num_iterations: int, plain_iterations: int)
     """k-of-N on the novel driving world: Bellman sweeps for every sampled model, and one factorisation per policy."""
     mdp = driving_world(novel=True, appearance_probability=0.5).mdp
     rewards = torch.randn(num_models, 784, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    solve_mdp(mdp, rewards, LEVEL, num_iterations=2)
-    ours = seconds(lambda: solve_mdp(mdp, rewards, LEVEL, num_iterations=num_iterations))
+    solve_mdp(mdp, rewards, LEVEL, method="cfr", num_iterations=2)
+    ours = seconds(lambda: solve_mdp(mdp, rewards, LEVEL, method="cfr", num_iterations=num_iterations))
     sweeps = seconds(lambda: sweep_iterations(mdp, rewards.numpy(), LEVEL, plain_iterations))
     plain = sweeps / plain_iterations * num_iterations
     return Comparison(

@@ -102,7 +102,13 @@ class Demo:
         levels = [KofN(k, 10) for k in range(10, 0, -1)]
         with progress_bar("solving") as progress:
             solution = solve_mdp(
-                example.mdp, example.rewards, levels, num_iterations=1000, sampling="exact", progress=progress
+                example.mdp,
+                example.rewards,
+                levels,
+                method="cfr",
+                num_iterations=1000,
+                sampling="exact",
+                progress=progress,
             )
         certificate = solution.certificate(solution.best_policy)
         names = [str(level) for level in levels]

@@ -16,6 +16,7 @@ from cautious.beliefs.training.state import TrainingSettings
 from cautious.executors import Executor
 from cautious.io.arrays import check_json, checksum_of, load_json
 from cautious.progress import TitledProgress, titled
+from cautious_paper.experiments.freed_memory import freed_memory_kept
 from cautious_paper.experiments.store import Store
 from cautious_paper.networks.driving_training import DrivingTrainingProblem
 from cautious_paper.networks.image_training import ImageTrainingProblem
@@ -58,7 +59,10 @@ def load_or_train(
     resumed = checkpoints.exists()  # then `seconds` are not those of the whole training
     progress = titled(run.progress, title)
     problem = make_problem()
-    training = run.executor.train(problem, settings, device=run.device, checkpoint_dir=checkpoints, progress=progress)
+    with freed_memory_kept():
+        training = run.executor.train(
+            problem, settings, device=run.device, checkpoint_dir=checkpoints, progress=progress
+        )
     models, losses = training.models, training.models.losses.double()
     ensemble = RewardEnsemble(problem.network, models.parameters, models.losses, asdict(settings))
     numbers = {

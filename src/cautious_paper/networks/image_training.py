@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.diagnostics import BeliefWarning
-from cautious.beliefs.training.problems import checked_loss_weights, checked_rewards, squared_error
-from cautious.beliefs.training.state import MiniBatch
+from cautious.beliefs.training.state import MiniBatch, checked_loss_weights, checked_rewards, squared_error
 from cautious.errors import InvalidInputError
 from cautious.io.arrays import fingerprint_of
 from cautious.tables.pictures import PICTURES_KEPT_AS, as_grey, picture_shape

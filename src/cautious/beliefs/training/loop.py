@@ -33,9 +33,9 @@ from cautious.beliefs.training.state import (
     TrainingSettings,
     TrainState,
 )
-from cautious.parallel import freed_memory_kept, parallel_map
+from cautious.parallel import parallel_map
 from cautious.progress import Progress, ProgressTracker
-from cautious.seeding import derive_seed
+from cautious.seeding import derive_seed, hashed
 from cautious.validation import parse_count, triton_available
 
 CHECKPOINT_SECONDS = 20.0
@@ -82,8 +82,7 @@ def train(
     shards = partition_models(settings.num_models, size, checkpoints.begun() if checkpoints else ())
     tracker = ProgressTracker(len(shards), progress)
     if executor is None:
-        with freed_memory_kept():
-            states = _train_here(job, shards, checkpoints, tracker)
+        states = _train_here(job, shards, checkpoints, tracker)
     else:
         states = _train_elsewhere(executor, job, shards, checkpoints, tracker)
     return TrainedModels(
@@ -399,29 +398,7 @@ def draw_help_bits(model_seeds: Tensor, epoch: int, num_samples: int) -> Tensor:
 
 def _hashes(model_seeds: Tensor, epoch: int, num_samples: int) -> Tensor:
     """A random whole number for each (model's seed, epoch, sample), [M, samples]."""
-    counter = epoch * num_samples + torch.arange(num_samples, device=model_seeds.device)
-    return _mix(_mix(model_seeds)[:, None] + counter * _signed(SPLITMIX_STEP))
-
-
-SPLITMIX_STEP, SPLITMIX_FACTORS = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-"""SplitMix64's increment, and the factors of its finaliser (Steele, Lea & Flood 2014)."""
-
-
-def _mix(x: Tensor) -> Tensor:
-    """SplitMix64's finaliser on int64, whose products wrap as unsigned ones do."""
-    x = (x ^ _shift(x, 30)) * _signed(SPLITMIX_FACTORS[0])
-    x = (x ^ _shift(x, 27)) * _signed(SPLITMIX_FACTORS[1])
-    return x ^ _shift(x, 31)
-
-
-def _shift(x: Tensor, bits: int) -> Tensor:
-    """Logical right shift of int64 (the built-in one copies the sign)."""
-    return (x >> bits) & ((1 << (64 - bits)) - 1)
-
-
-def _signed(constant: int) -> int:
-    """A 64-bit constant as the int64 with the same bits."""
-    return constant - (1 << 64) if constant >= 1 << 63 else constant
+    return hashed(model_seeds[:, None], epoch * num_samples + torch.arange(num_samples, device=model_seeds.device))
 
 
 class _Checkpointer:

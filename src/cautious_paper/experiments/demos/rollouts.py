@@ -65,7 +65,7 @@ def drive_both(
     """Solve the levels on the novel world and drive each policy from the start, with common random numbers."""
     world = driving_world(novel=True, appearance_probability=probability)
     report = titled(progress, "solving")
-    solution = solve_mdp(world.mdp, ensemble.rewards(world), levels, sampling="exact", progress=report)
+    solution = solve_mdp(world.mdp, ensemble.rewards(world), levels, method="cfr", sampling="exact", progress=report)
     drives = []
     for level, policy in zip(levels, solution.policy, strict=True):
         frames = sample_drive(world, policy, max(LONG, num_steps), make_rng(seed, "drive"))

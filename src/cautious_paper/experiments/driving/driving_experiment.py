@@ -245,7 +245,7 @@ def _load_or_solve(
     if parts is not None and parts.has(name):
         return parts.numbers(name), parts.arrays(name)
     started = time.perf_counter()
-    solution = solve_mdp(mdp, rewards, levels, **options)
+    solution = solve_mdp(mdp, rewards, levels, method="cfr", **options)
     numbers = {"seconds": time.perf_counter() - started, "reshuffles": solution.record["reshuffles"]}
     arrays = {"policy": solution.policy} | {part: getattr(solution.trace, part) for part in TRACE}
     policies = {"last": solution.policy, "average": solution.average_policy, "best": solution.best_policy}

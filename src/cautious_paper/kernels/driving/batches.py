@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from cautious.beliefs.training.loop import SPLITMIX_FACTORS, SPLITMIX_STEP
+from cautious.seeding import SPLITMIX_FACTORS, SPLITMIX_STEP
 
 STEP = tl.constexpr(SPLITMIX_STEP)
 FACTOR_1, FACTOR_2 = (tl.constexpr(factor) for factor in SPLITMIX_FACTORS)

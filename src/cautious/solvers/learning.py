@@ -1,0 +1,127 @@
+"""Both players learn: regret matching for the policy, optimistic gradient steps for the mixture of models.
+
+In the paper's algorithm the adversary answers every policy with the worst weights. That answer jumps whenever two models
+change rank, and the gap falls like 1/√T. Here the adversary moves in small steps too, and both players expect the next
+round to be like the last one. One iteration (`step`):
+
+    π(a|s) ∝ max(0, Q(s,a) + ρ(s,a))              predictive regret matching+: the last regret ρ counts once more
+    J_m = Σ_s,a x_π(s,a) r_m(s,a)                 returns of the models
+    q(s,a) under Σ_m v_m r_m                      action values under the adversary's present weights
+    ρ(s,a) = q(s,a) - Σ_b π(b|s) q(s,b)           regret
+    Q = max(0, Q + ρ)
+    y = Π_W(y - η J);   v = Π_W(y - η J)          the second step is the prediction; Π_W projects onto the risk envelope
+
+Regret matching needs no step size. The adversary's adapts to how much returns still change,
+
+    η = c diam(W) / √(Σ_t ‖J^t - J^{t-1}‖²)
+
+(Rakhlin and Sridharan, 2013; Farina, Kroer and Sandholm, 2021). Averages of both players' plays, weighted by t, are what
+bounds are taken of. A restart begins anew from the averages, so that early plays no longer count (`restarted`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cautious.ops.regret import instantaneous_regret, regret_matching
+from cautious.solvers.duel import Bounds, Duel
+from cautious.solvers.envelope import diameter, project
+
+STEP_SIZE = 0.3
+"""c."""
+
+FIRST_CHECK, CHECK_GROWTH = 25, 1.25
+"""Bounds are taken after so many iterations, then whenever their number has grown by this factor: each costs an MDP solve."""
+
+
+@dataclass
+class Learners:
+    """What the next iteration needs, and the averages since the last restart; filled in place."""
+
+    regret: Tensor
+    """Q, [S, A]."""
+    prediction: Tensor
+    """ρ of the last iteration, [S, A]."""
+    centre: np.ndarray
+    """y, [M]."""
+    weights: np.ndarray
+    """v, [M]."""
+    returns: np.ndarray | None = None
+    """J of the last iteration, less their mean, [M]."""
+    change: float = 0.0
+    """Σ_t ‖J^t - J^{t-1}‖²."""
+    occupancy_sum: Tensor | float = 0.0
+    """Σ_t t x_t, [S, A]."""
+    weight_sum: np.ndarray | float = 0.0
+    """Σ_t t v_t, [M]."""
+    steps: int = 0
+    """t, since the last restart."""
+
+    @classmethod
+    def beginning(cls, duel: Duel, weights: np.ndarray | None = None) -> Learners:
+        """No regret, and given weights or those of the mean."""
+        shape = duel.rewards.num_states, duel.rewards.num_actions
+        zeros = torch.zeros(shape, dtype=torch.float64, device=duel.rewards.device)
+        start = np.full(len(duel.rank_weights), 1 / len(duel.rank_weights)) if weights is None else weights
+        return cls(zeros, zeros, start, start)
+
+    @property
+    def occupancy(self) -> Tensor:
+        """The average occupancy, [S, A]."""
+        return torch.as_tensor(self.occupancy_sum / (self.steps * (self.steps + 1) / 2))
+
+    @property
+    def average_weights(self) -> np.ndarray:
+        """The average weights, [M]."""
+        return np.asarray(self.weight_sum / (self.steps * (self.steps + 1) / 2))
+
+
+def step(duel: Duel, state: Learners) -> tuple[Tensor, np.ndarray]:
+    """One iteration; returns the occupancy that was played [S, A] and its returns [M]."""
+    policy = regret_matching(state.regret + state.prediction)
+    occupancy, action_values_under = duel.evaluate(policy)
+    returns = duel.returns(occupancy[0])
+    action_values = action_values_under(duel.mixture(state.weights).unsqueeze(0))[0]
+    state.steps += 1
+    state.occupancy_sum = state.occupancy_sum + state.steps * occupancy[0]
+    state.weight_sum = state.weight_sum + state.steps * state.weights
+    state.prediction = instantaneous_regret(action_values, policy)
+    state.regret = (state.regret + state.prediction).clamp(min=0)
+    _move_adversary(duel, state, returns)
+    return occupancy[0], returns
+
+
+def _move_adversary(duel: Duel, state: Learners, returns: np.ndarray) -> None:
+    """Y = Π_W(y - η J), and v = Π_W(y - η J) on the expectation that the returns stay as they are."""
+    centred = returns - returns.mean()  # projections onto the envelope do not see a constant
+    last = 0.0 if state.returns is None else state.returns
+    state.change += float(((centred - last) ** 2).sum())
+    state.returns = centred
+    rate = STEP_SIZE * diameter(duel.rank_weights) / np.sqrt(max(state.change, 1e-300))
+    state.centre = project(state.centre - rate * centred, duel.rank_weights)
+    state.weights = project(state.centre - rate * centred, duel.rank_weights)
+
+
+def learn(duel: Duel, bounds: Bounds, max_steps: int) -> Iterator[int]:
+    """Iterate; yields the number of iterations whenever the bounds have been taken anew.
+
+    Args:
+        duel: What is solved.
+        bounds: The best known, updated in place; learning begins from its weights, if it has any.
+        max_steps: Most iterations.
+    """
+    state = Learners.beginning(duel, bounds.weights)
+    check, answer = FIRST_CHECK, None
+    for t in range(1, max_steps + 1):
+        occupancy, returns = step(duel, state)
+        if t >= check or t == max_steps:
+            bounds.offer_policy(occupancy, returns)
+            bounds.offer_policy(state.occupancy, duel.returns(state.occupancy))
+            answer = bounds.offer_weights(state.average_weights, answer)
+            check = int(np.ceil(t * CHECK_GROWTH))
+            yield t
