@@ -132,6 +132,12 @@ def test_the_optimum_with_memory_lies_between_the_bounds_in_500_worlds(chunk):
         optimum = optimum_with_memory(world, rewards, weights, offset)
         assert lower <= optimum + ROUNDING
         assert optimum <= upper + ROUNDING
+        if number % 5 == 1:
+            remembering = solve_uncertain(world, rewards, level, objective=objective, memory=True)
+            value = float(remembering.certificate().lower)
+            assert lower - ROUNDING <= value <= optimum + ROUNDING
+            assert value == pytest.approx(remembering.record["value_with_memory"], abs=ROUNDING)
+            assert value >= optimum - 0.01
         gaps.append((upper - lower, upper - optimum))
     # Horizons are short, so that the tree can be opened to its end: nearly all of the gap is what memory is worth.
     assert np.median([gap for gap, _ in gaps]) < 0.02

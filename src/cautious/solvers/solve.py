@@ -16,16 +16,17 @@ answer:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.mdp.tabular import TabularMDP, check_fits, parse_mdp
+from cautious.mdp.uncertain import UncertainMDP
 from cautious.parallel import single_threaded
-from cautious.progress import Progress, ProgressTracker
-from cautious.risk import Levels, parse_levels, weights_by_rank
+from cautious.progress import Progress, ProgressTracker, as_progress
+from cautious.risk import Levels, RiskMeasure, parse_levels, weights_by_rank
 from cautious.seeding import check_seed
 from cautious.solvers.adversary import SolveBatch, queued
 from cautious.solvers.cfr import BanditGame, CFROptions, Game, MDPGame, PerStateGame, Problem, minimise_regret
@@ -34,6 +35,8 @@ from cautious.solvers.own_optima import less_own_optima
 from cautious.solvers.rewards import Rewards, as_rewards
 from cautious.solvers.solution import Solution, Trace
 from cautious.solvers.tolerance import Outcome, Target, solve_duel, warn_of_gap
+from cautious.solvers.uncertain.solution import UncertainSolution
+from cautious.solvers.uncertain.solve import solve_uncertain
 from cautious.types import ArrayLike, Method, Objective, Regime, Sampling, Update
 from cautious.validation import (
     as_distribution,
@@ -191,7 +194,18 @@ def solve_bandit(
     return _solve(game, table, options, {"regime": str(kind)})
 
 
-@single_threaded
+@overload
+def solve_mdp(
+    mdp: UncertainMDP,
+    rewards: Any,
+    level: RiskMeasure | str,
+    *,
+    tolerance: float = TOLERANCE,
+    objective: str = Objective.RETURN,
+    memory: bool = False,
+    progress: Progress | bool | None = None,
+) -> UncertainSolution: ...
+@overload
 def solve_mdp(
     mdp: TabularMDP,
     rewards: Any,
@@ -207,12 +221,32 @@ def solve_mdp(
     seed: int = 0,
     device: torch.device | str | None = None,
     track_exact: bool | None = None,
-    progress: Progress | None = None,
-) -> Solution:
+    progress: Progress | bool | None = None,
+) -> Solution: ...
+@single_threaded
+def solve_mdp(
+    mdp: TabularMDP | UncertainMDP,
+    rewards: Any,
+    level: Any,
+    *,
+    method: str = Method.AUTO,
+    tolerance: float = TOLERANCE,
+    objective: str = Objective.RETURN,
+    memory: bool = False,
+    num_iterations: int | None = None,
+    sampling: str | None = None,
+    update: str | None = None,
+    num_runs: int | None = None,
+    seed: int = 0,
+    device: torch.device | str | None = None,
+    track_exact: bool | None = None,
+    progress: Progress | bool | None = None,
+) -> Solution | UncertainSolution:
     """Policies that are robust at a level in a continuing MDP, each certified to a tolerance.
 
     Args:
-        mdp: The world; all returns are normalised by (1 - discount).
+        mdp: The world; all returns are normalised by (1 - discount). For an `UncertainMDP`, whose dynamics are in doubt, too,
+            see `solvers.uncertain.solve.solve_uncertain`: it takes `tolerance`, `objective`, `memory` and `progress`.
         rewards: What each of M models says each (state, action) pays, [M, S, A], in any form that `solve_bandit` takes.
         level: As in `solve_bandit`.
         method: ``"auto"`` chooses between ``"learning"``, ``"double-oracle"`` and ``"lp"`` (`solvers.tolerance`). ``"cfr"``
@@ -221,6 +255,7 @@ def solve_mdp(
         tolerance: Solving ends when the certificate says that no policy can be better by more than this share of the range of
             the rewards. Method "cfr" does not look at it.
         objective: ``"return"``, or ``"regret"``: each model's returns less that model's own optimum (`solvers.own_optima`).
+        memory: In an uncertain world: whether the policy may remember what it saw.
         num_iterations: T of the paper's algorithm; 100 if another of its options is given.
         sampling: ``"queue"`` (the paper, and the default of its algorithm) or ``"exact"``.
         update: ``"regret-matching"`` (the default), ``"regret-matching+"`` or ``"as-printed"``.
@@ -228,8 +263,8 @@ def solve_mdp(
         seed: Starts the shuffles.
         device: Where to compute; where the rewards are, if not given.
         track_exact: Of the paper's algorithm: whether every iteration also ranks all M models; by default where that is cheap.
-        progress: Called as the work advances with (done, total). With a tolerance: how far the gap has fallen, in orders of
-            magnitude. Ctrl-C ends the work early and returns the best policy so far.
+        progress: Called as the work advances with (done, total); True prints a line. With a tolerance: how far the gap has
+            fallen, in orders of magnitude. Ctrl-C ends the work early and returns the best policy so far.
 
     Returns:
         `Solution`; for one level and no `num_runs` its policies are plain [S, A]. ``certificate()`` bounds what is missing.
@@ -246,10 +281,21 @@ def solve_mdp(
     >>> solution.policy[:, 0].tolist(), float(solution.certificate().gap) < 1e-4
     ([1.0, 1.0], True)
     """
+    given = _given(num_iterations, sampling, update, num_runs, track_exact)
+    if isinstance(mdp, UncertainMDP):
+        if given or method != Method.AUTO:
+            raise InvalidInputError(f"{(given or ['method'])[0]}: an UncertainMDP has one solver, without this option.")
+        return solve_uncertain(
+            mdp, rewards, level, tolerance=tolerance, objective=objective, memory=memory, progress=progress
+        )
+    if parse_flag(memory, "memory"):
+        raise InvalidInputError(
+            "memory=True is for an UncertainMDP: where the dynamics are certain, memory is worth nothing."
+        )
     mdp, table = parse_mdp(mdp), as_rewards(rewards, device)
     check_fits(mdp, table.num_models, table.num_states, table.num_actions)
+    progress = as_progress(progress, "solving")
     aim, kind = parse_choice(Objective, objective, "objective"), parse_choice(Method, method, "method")
-    given = _given(num_iterations, sampling, update, num_runs, track_exact)
     if given and kind not in (Method.AUTO, Method.CFR):
         raise InvalidInputError(f'{given[0]} belongs to method="cfr", but method={str(kind)!r}; leave one of them out.')
     share = _parse_tolerance(tolerance)

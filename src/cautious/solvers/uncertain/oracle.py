@@ -64,12 +64,12 @@ class DoubleOracle:
         """Numbers of the policies that the mixture draws."""
         return np.flatnonzero(self.equilibrium.mixture > 0)
 
-    def support_values(self) -> np.ndarray:
-        """Values [K, T, S, M] of the mixture's policies, the likeliest first; as many as memory has room for."""
+    def support_values(self) -> tuple[np.ndarray, np.ndarray]:
+        """Values [K, T, S, M] of the mixture's likeliest policies, as many as there is room for; and their numbers."""
         likeliest = self.support[np.argsort(-self.equilibrium.mixture[self.support], kind="stable")]
         num_stages, num_states, _ = self.problem.policy_shape
         room = max(1, LARGEST_VALUES // (num_stages * num_states * self.problem.num_models))
-        return np.array([self.problem.values(self.policies[k]) for k in likeliest[:room]])
+        return np.array([self.problem.values(self.policies[k]) for k in likeliest[:room]]), likeliest[:room]
 
     def run(self, report: Callable[[Equilibrium], bool]) -> None:
         """Improve the mixture until no search finds anything, or `report` says that it is good enough."""

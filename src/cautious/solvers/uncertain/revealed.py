@@ -172,6 +172,10 @@ class RevealedTree:
         worth[leaf] = np.maximum(promised - certain, 0)
         return worth
 
+    def nodes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Stage, state and likelihood of each node, where its children begin, and the children (`memory.Nodes`)."""
+        return self._stage, self._state, self._likelihood, self._child_first, self._children
+
     def open(self, leaves: np.ndarray) -> None:
         """Give leaves [n] all their successors; histories with the same future share one."""
         for chunk in np.array_split(leaves, -(-len(leaves) // LEAVES_AT_ONCE)):
@@ -296,6 +300,7 @@ class MemorySearch:
 
     Attributes:
         policies: Values of the memoryless policies that plans end in, [K, T, S, M].
+        numbers: Which of the oracle's policies these are, [K].
         plans: Those found, in the order of the game's rows after the oracle's.
         equilibrium: The best mixture of the oracle's policies and the plans.
     """
@@ -304,7 +309,7 @@ class MemorySearch:
         """Begin with the oracle's policies."""
         self._tree = tree
         self._game = EnvelopeGame(tree.problem, oracle.rows)
-        self.policies = oracle.support_values()
+        self.policies, self.numbers = oracle.support_values()
         self.plans: list[Plan] = []
         self.equilibrium = oracle.equilibrium
 

@@ -26,6 +26,7 @@ from cautious.mdp.uncertain import UncertainMDP, parse_uncertain
 from cautious.risk import RiskMeasure, level_text, parse_level, risk_value
 from cautious.seeding import make_rng
 from cautious.solvers.certificate import Certificate
+from cautious.solvers.uncertain.memory import MemoryMixture
 from cautious.types import ArrayLike
 from cautious.validation import as_distribution, as_folder, as_path, check_shape
 
@@ -81,7 +82,8 @@ class UncertainSolution:
     """A mixture of policies for an uncertain world, and how far it is from the best possible.
 
     Attributes:
-        mixture: What to play (`PolicyMixture`).
+        mixture: What to play without memory (`PolicyMixture`).
+        memory: What to play with memory (`MemoryMixture`), where that was asked for; returns and certificate are then its own.
         level: The level.
         objective: ``"return"``; or ``"regret"``: each model's returns are taken less that model's own optimum.
         world: The world that it was solved for.
@@ -90,7 +92,8 @@ class UncertainSolution:
         upper: No policy's value exceeds this.
         depth: h of the upper bound (`UncertainCertificate`).
         num_histories: Histories that the upper bound tells apart.
-        record: How it was made.
+        best_returns: Return of each model's own optimum, [M].
+        record: How it was made; ``record["value_with_memory"]`` is what policies with memory were found to be worth.
     """
 
     mixture: PolicyMixture
@@ -104,27 +107,29 @@ class UncertainSolution:
     num_histories: int
     best_returns: Tensor
     record: dict[str, Any]
+    memory: MemoryMixture | None = None
 
     def __repr__(self) -> str:
         """Level, size and bounds."""
         return f"UncertainSolution({len(self.mixture)} policies, {self.certificate()})"
 
     def returns(self, world: UncertainMDP | TabularMDP | None = None, rewards: ArrayLike | None = None) -> Tensor:
-        """Exact normalised returns of the mixture in every model of a world, held-out ones for example: [M].
+        """Exact normalised returns, of the mixture or with memory, in every model of a world, held-out ones for example: [M].
 
         Args:
             world: Other models of the same states and actions; those that were solved for if not given.
             rewards: [S, A] or [M, S, A], one per model of `world`. May be left out where all models share one reward function,
                 or with the world that was solved for.
         """
+        play = self.mixture if self.memory is None else self.memory
         if world is None:
-            return self.mixture.returns(self.world, self.rewards if rewards is None else rewards)
+            return play.returns(self.world, self.rewards if rewards is None else rewards)
         other = parse_uncertain(world)
         if rewards is None and self.rewards.dim() == 3:
             raise InvalidInputError(
                 "rewards: each model had its own here; pass those of the models of `world`, [M, S, A], or one [S, A] for all."
             )
-        return self.mixture.returns(other, self.rewards if rewards is None else rewards)
+        return play.returns(other, self.rewards if rewards is None else rewards)
 
     def exact_value(self) -> Tensor:
         """The exact value at the level, of the returns or (``objective="regret"``) of what each is short of its optimum."""
@@ -143,6 +148,10 @@ class UncertainSolution:
 
     def save(self, folder: Path | str) -> None:
         """Write the solution with its world and rewards (safetensors and JSON, checksummed, never pickle)."""
+        if self.memory is not None:
+            raise InvalidInputError(
+                "memory: files hold mixtures without memory alone; solve with memory=False to save."
+            )
         path = as_folder(folder)
         tensors = {f"world_{name}": part for name, part in self.world.tensors().items()}
         tensors |= {"weights": self.mixture.weights, "policies": self.mixture.policies, "rewards": self.rewards}

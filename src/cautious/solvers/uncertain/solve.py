@@ -16,11 +16,12 @@ from cautious.mdp.uncertain import UncertainMDP, parse_uncertain
 from cautious.parallel import single_threaded
 from cautious.progress import SECONDS_BETWEEN_LINES, Progress
 from cautious.risk import RiskMeasure, parse_level, weights_by_rank
+from cautious.solvers.uncertain.memory import memory_mixture
 from cautious.solvers.uncertain.oracle import DoubleOracle
 from cautious.solvers.uncertain.problem import UncertainProblem
 from cautious.solvers.uncertain.revealed import BestBound, MemorySearch, RevealedTree, tighten
 from cautious.solvers.uncertain.solution import PolicyMixture, UncertainSolution
-from cautious.validation import as_float_tensor, as_number, check_callable, look_up
+from cautious.validation import as_float_tensor, as_number, check_callable, look_up, parse_flag
 
 TOLERANCE = 1e-4
 """The gap, as a share of the range of the rewards, at which a solution is good enough."""
@@ -37,6 +38,7 @@ def solve_uncertain(
     *,
     tolerance: float = TOLERANCE,
     objective: str = "return",
+    memory: bool = False,
     progress: Progress | bool | None = None,
 ) -> UncertainSolution:
     """A mixture of policies of high value at a level over the models of an uncertain world, with bounds for every policy.
@@ -52,6 +54,8 @@ def solve_uncertain(
         tolerance: Stop when the gap is at most this share of the range of the rewards. Otherwise the search ends when nothing
             improves any more, and `certificate()` says how large the gap is.
         objective: ``"return"``; or ``"regret"``: each model's returns are taken less that model's own optimum.
+        memory: Whether the policy may remember: `UncertainSolution.memory` then follows a tree of histories; certificate and
+            returns are its own.
         progress: True prints both bounds on standard error; or a function called as the gap closes with (done, total).
 
     Warns:
@@ -91,20 +95,26 @@ def solve_uncertain(
     most = problem.best_returns - problem.offset
     bound = BestBound(problem.value(most), problem.ranked(most))  # the model is revealed at once
     oracle = DoubleOracle(problem)
-    interrupted = False
+    remembers = parse_flag(memory, "memory")
+    search, interrupted = None, False
     try:
         oracle.run(lambda found: shown.report(found.value, bound.upper) <= close)
-        bound = tighten(tree, MemorySearch(tree, oracle), close, oracle.equilibrium.value, shown.report)
+        search = MemorySearch(tree, oracle)
+        bound = tighten(tree, search, close, None if remembers else oracle.equilibrium.value, shown.report)
+        while remembers and search.answer(close / 100):
+            pass
     except KeyboardInterrupt:
         interrupted = True
     shown.end()
     support = oracle.support
-    policies = torch.from_numpy(np.array([oracle.policies[k] for k in support]))
     mixture = PolicyMixture(
-        torch.from_numpy(oracle.equilibrium.mixture[support]), policies[:, 0] if world.horizon is None else policies
+        torch.from_numpy(oracle.equilibrium.mixture[support]),
+        _as_policies(world, [oracle.policies[k] for k in support]),
     )
+    remembering = None if not remembers or search is None else memory_mixture(world, tree, search, oracle)
     return UncertainSolution(
         mixture=mixture,
+        memory=remembering,
         level=level,
         objective=objective,
         world=world,
@@ -120,8 +130,15 @@ def solve_uncertain(
             "tolerance": float(tolerance),
             "num_policies_found": len(oracle.policies),
             "interrupted": interrupted,
+            "value_with_memory": oracle.equilibrium.value if search is None else search.equilibrium.value,
         },
     )
+
+
+def _as_policies(world: UncertainMDP, policies: list[np.ndarray]) -> torch.Tensor:
+    """Policies [T, S, A] as [K, T, S, A], or stationary ones as [K, S, A]."""
+    stacked = torch.from_numpy(np.array(policies))
+    return stacked[:, 0] if world.horizon is None else stacked
 
 
 def _warn_of_few(level: RiskMeasure, rank_weights: np.ndarray) -> None:
