@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -84,3 +87,33 @@ def test_an_error_gives_the_threads_back():
     with pytest.raises(ZeroDivisionError):
         parallel_map(lambda number: 1 // number, 3)
     assert torch.get_num_threads() == 2
+
+
+IN_THE_MIDDLE = """
+import os, signal, threading, torch
+from cautious import parallel
+inside, done = threading.Event(), threading.Event()
+def other():
+    with parallel.single_thread():
+        with parallel._lock:
+            inside.set()
+            done.wait()
+thread = threading.Thread(target=other)
+thread.start()
+inside.wait()
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    with parallel.single_thread():
+        torch.rand(2**20).sqrt()
+    os._exit(0)
+status = os.waitpid(child, 0)[1]
+done.set()
+thread.join()
+assert status == 0, status
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_child_forked_while_another_thread_computes_is_not_stuck():
+    subprocess.run([sys.executable, "-W", "ignore", "-c", IN_THE_MIDDLE], timeout=60, check=True)

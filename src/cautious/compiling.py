@@ -1,4 +1,4 @@
-"""Functions in machine code, by numba: loops that tensors have no operation for, each sum in the order that is written."""
+"""Functions compiled to machine code by numba: loops without a tensor operation. Sums keep the order that is written."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from numba.extending import intrinsic
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """The function in machine code, compiled when it is first called; it releases the interpreter lock while it runs.
+    """The function, compiled to machine code at its first call. It releases the interpreter lock while it runs.
 
-    The code is cached on disk, so that only the first process compiles, unless no folder is writable. No fast-math: sums keep
+    The code is cached on disk where a folder is writable, so that only the first process compiles. Without fast-math sums keep
     their order.
     """
     options: Any = {"nogil": True, "error_model": "numpy", "boundscheck": False}

@@ -1,4 +1,4 @@
-"""What an experiment asks of an executor, and the executor that runs everything in this process."""
+"""Executors: where work runs. One runs everything in this process, and one (`cautious.ray`) on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -22,23 +22,27 @@ EXECUTORS = ("local", "ray")
 
 
 class Executor(EnsembleExecutor, BlockExecutor, Protocol):
-    """Runs the pieces of an experiment. All executors give bitwise identical results."""
+    """Where work runs: training, decisions about many rows, the stages of an experiment. All executors give the same bits.
+
+    An executor of one's own needs the methods of the calls that it is passed to: `fit_ensemble` uses `device` and `train`,
+    decisions use `map` (docs/extend.md).
+    """
 
     is_local: bool
-    """Whether pieces run in this process, which can write to the run's folder."""
+    """Whether work runs in this process, which can write to the folder of a run."""
 
     def run_all(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
-        """The results of independent calls in this process, in order; at the same time where that keeps workers busy."""
+        """Results of independent calls in this process, in order. Calls may run at the same time, to keep workers busy."""
         ...
 
 
 class LocalExecutor:
-    """This process: one piece after another, each with all cores and its own progress bars."""
+    """Runs everything in this process: one piece of work after another, each with all cores and its own progress bar."""
 
     is_local = True
 
     def device(self, name: str) -> torch.device:
-        """The named device; "auto" takes a GPU where there is one."""
+        """The device of that name; "auto" takes a GPU where there is one."""
         return resolve_device(name)
 
     def train(
@@ -76,11 +80,23 @@ class LocalExecutor:
 
 @contextmanager
 def open_executor(name: str = "local", address: str | None = None) -> Iterator[Executor]:
-    """The executor of that name, for the duration of the block.
+    """The executor of that name, open for the duration of a ``with`` block.
 
     Args:
-        name: "local" or "ray".
-        address: Of a Ray cluster; see `ray_executor.connected`.
+        name: "local" is this process; "ray" is a Ray cluster (extra `ray`).
+        address: Address of a running Ray cluster, such as "auto" or "ray://host:10001"; by default a new one on this machine
+            (`cautious.ray.connected`).
+
+    Yields:
+        An `Executor`, for `fit_ensemble(executor=...)` for example.
+
+    Raises:
+        InvalidInputError: The name is not known, or an address was given for "local".
+        MissingPackageError: Ray is not installed.
+
+    >>> with open_executor("local") as executor:
+    ...     executor.device("cpu")
+    device(type='cpu')
     """
     if name not in EXECUTORS:
         raise InvalidInputError(f"engine={name!r} is not known; choose one of {', '.join(map(repr, EXECUTORS))}.")

@@ -1,4 +1,4 @@
-"""What results were made with: the processor, how many there are, and the versions of the packages that decide results."""
+"""The hardware and the versions of packages that results were made with."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ UNKNOWN = "not installed"
 
 
 def hardware_name(device: torch.device | str) -> str:
-    """The name of a GPU; or that of the CPU, with the number of its cores."""
+    """Name of the GPU; or name of the CPU and the number of its cores."""
     kind = torch.device(device)
     return torch.cuda.get_device_name(kind) if kind.type == "cuda" else f"{cpu_name()}, {num_cpus()} cores"
 
 
 def num_cpus() -> int | None:
-    """How many CPUs this process may use; a container or a batch system may allow fewer than the machine has."""
+    """Number of CPUs that this process may use; a container may allow fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of the packages that decide results."""
+    """Versions of the packages that results depend on."""
     return {name: _version(name) for name in PACKAGES}
 
 
@@ -37,7 +37,7 @@ def _version(package: str) -> str:
 
 
 def cpu_name() -> str:
-    """The processor, as the system calls it."""
+    """Name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))

@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 def parallel_map(
     task: Callable[[int], Result], count: int, on_failure: Callable[[], None] | None = None
 ) -> list[Result]:
-    """Results of ``task(0)`` ... ``task(count - 1)``, as many at a time as torch has threads, each on one of them.
+    """Results of ``task(0)`` ... ``task(count - 1)``, run in parallel on as many threads as torch uses.
 
     Args:
         task: Most of its time is spent in torch, which lets other threads run.
@@ -58,7 +58,7 @@ def parallel_map(
 
 
 def single_threaded(compute: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """The same function, with torch's operations on one thread while it runs."""
+    """The function, with the operations of torch on one thread while it runs."""
 
     @functools.wraps(compute)
     def guarded(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -82,6 +82,16 @@ _process = os.getpid()
 def is_forked() -> bool:
     """Whether this process was forked from one that had loaded the package: torch may wait for threads that it lacks."""
     return os.getpid() != _process
+
+
+def _forget_threads() -> None:
+    """In a forked child: another thread of the parent may have held the lock, or been inside of `single_thread`."""
+    global _lock, _users
+    _lock, _users = threading.Lock(), int(bool(getattr(_own, "depth", 0)))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
 
 
 @contextlib.contextmanager

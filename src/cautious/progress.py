@@ -23,7 +23,7 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 def titled(progress: TitledProgress | None, title: str) -> Progress | None:
-    """The progress of one thing that an experiment does."""
+    """A progress function for one titled part of an experiment."""
     return None if progress is None else lambda done, total: progress(title, done, total)
 
 

@@ -55,7 +55,7 @@ NEEDS = {"cpu": {"num_cpus": 1}, "cuda": {"num_cpus": 1, "num_gpus": 1}}
 
 
 class TaskResult(NamedTuple):
-    """What a task returned, and what it took."""
+    """The result of a task, its time and its hardware."""
 
     value: Any
     seconds: float
@@ -133,7 +133,7 @@ class RayExecutor:
             show(done, len(pieces))
 
     def run_all(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
-        """Each call in a thread of the driver, so that their tasks fill the cluster; one that fails stops all."""
+        """Results of calls, each in a thread of this process: their tasks fill the cluster. A failure stops all calls."""
         with ThreadPoolExecutor(max_workers=MAX_CALLS) as pool:
             futures = [pool.submit(call) for call in calls]
             try:
@@ -246,7 +246,7 @@ class _RayShardExecutor:
 
 
 def _result_of(reference: Any) -> TaskResult:
-    """What a task returned; an error of this package as it was raised there."""
+    """The result of a task; an error of this package is raised as it was raised in the task."""
     try:
         return ray.get(reference)
     except ray.exceptions.RayTaskError as error:

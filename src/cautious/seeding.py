@@ -47,6 +47,7 @@ def hashed(seeds: Tensor, counters: Tensor) -> Tensor:
         seeds: [...], int64, broadcast with the counters.
         counters: [...], int64.
 
+    >>> import torch
     >>> hashed(torch.tensor([[1], [2]]), torch.arange(3)).shape
     torch.Size([2, 3])
     """

@@ -39,7 +39,7 @@ def test_without_ray_it_says_how_to_get_it(monkeypatch, tmp_path, capsys):
 
 def test_something_else_at_the_address_is_given_up_in_time(monkeypatch):
     pytest.importorskip("ray")
-    from cautious_paper.experiments.executors import ray_executor
+    from cautious import ray as ray_executor
 
     monkeypatch.setattr(ray_executor, "CONNECT_SECONDS", 3.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:

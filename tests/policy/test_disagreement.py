@@ -9,7 +9,7 @@ from cautious import CautiousPolicy, Decision, RewardEnsemble, TabularMDP, fit_e
 from cautious.beliefs.disagreement import FamiliarDisagreement, disagreement, in_units_of
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.io.arrays import load_json, save_json
-from cautious.policy.decision import departs, spread_of
+from cautious.policy.decision import departs, disagreement_of
 
 
 def cases(count: int, seed: int) -> torch.Tensor:
@@ -141,7 +141,7 @@ def test_rewards_from_a_stream_have_the_same_spread(generator):
         def rewards_for(self, indices):
             return rewards[indices]
 
-    assert torch.allclose(spread_of(Source()), disagreement(rewards))
+    assert torch.allclose(disagreement_of(Source()), disagreement(rewards))
 
 
 def test_an_action_departs_if_it_is_none_of_the_ordinary_ones():

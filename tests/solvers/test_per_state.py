@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cautious import KofN, solve_bandit, solve_exact
-from cautious.policy.decision import has_disagreement, ordinary_policy, spread_of
+from cautious.policy.decision import disagreement_of, has_disagreement, ordinary_policy
 from cautious.solvers.adversary import SolveBatch
 from cautious.solvers.cfr import CFROptions, PerStateGame, Problem, minimise_regret_of_all
 from cautious.solvers.per_state import _sort_by_digits, _sort_in_buckets, decide_states, play_states, sorting_space
@@ -90,7 +90,7 @@ def test_compiled_decisions_have_the_bits_of_those_in_tensors(num_models, num_ac
     found = decide_states(rewards, levels, num_iterations=40, tolerance=1e-3)
     ordinary = ordinary_policy(rewards)
     assert torch.equal(found.ordinary, ordinary)
-    assert torch.equal(found.spread, spread_of(rewards))
+    assert torch.equal(found.spread, disagreement_of(rewards))
     games = play_states(rewards, levels, num_iterations=40, tolerance=1e-3)
     is_cautious = torch.tensor([[level.k < level.n] for level in levels])
     played = has_disagreement(rewards, ordinary) & is_cautious  # [L, S]

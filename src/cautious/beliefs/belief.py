@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
+from cautious.parallel import single_threaded
 from cautious.validation import as_float_tensor, check_callable, check_shape, check_size
 
 
@@ -29,7 +30,12 @@ class Belief(Protocol):
 
 
 class TableBelief:
-    """What M models say each action pays in each of S states, [M, S, A]; a state is its number."""
+    """A belief about S numbered states: an array of rewards [M, S, A].
+
+    >>> belief = TableBelief([[[1.0, 0.5], [0.0, 0.5]], [[0.0, 0.5], [1.0, 0.5]]])
+    >>> belief.num_models, belief.rewards([1]).tolist()
+    (2, [[[0.0, 0.5]], [[1.0, 0.5]]])
+    """
 
     state_shape: tuple[int, ...] = ()
 
@@ -48,14 +54,15 @@ class TableBelief:
 
     @property
     def num_models(self) -> int:
-        """M."""
+        """Number of models, M."""
         return len(self.table)
 
     @property
     def num_actions(self) -> int:
-        """A."""
+        """Number of actions, A."""
         return self.table.shape[2]
 
+    @single_threaded
     def rewards(self, states: Any) -> Tensor:
         """Rewards [M, B, A] in the states of these numbers [B], or in those that `state_of` finds."""
         states = states if self._state_of is None else self._state_of(states)
@@ -63,7 +70,7 @@ class TableBelief:
 
 
 def state_numbers(states: Any, num_states: int, name: str = "states") -> Tensor:
-    """Numbers of states [B] (or of what `name` says), checked."""
+    """`states` as checked whole numbers [B] below `num_states`; `name` is what errors call them."""
     numbers = as_float_tensor(states, name)
     if (states.dtype if isinstance(states, Tensor) else np.asarray(states).dtype) in (torch.bool, np.dtype(bool)):
         raise InvalidInputError(

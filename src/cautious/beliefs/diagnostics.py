@@ -1,4 +1,4 @@
-"""Does a belief fit familiar states that were held out, and does a cautious policy notice states like nothing familiar?
+"""The diagnosis of a belief: does it fit familiar states, and does a cautious policy notice states that are unlike them?
 
 `examine` asks a trained belief about held-out and about made-up states, and `diagnose` turns the answers into numbers and
 warnings. The second half of the file makes up the states.
@@ -75,47 +75,55 @@ class BeliefWarning(UserWarning):
 
 
 class NoveltyResponse(NamedTuple):
-    """What a cautious policy does on one kind of made-up rows."""
+    """How often a cautious policy departs from the ordinary one on made-up rows of one kind."""
 
     name: str
     num_rows: int
-    """Rows that are far from all familiar ones, and where caution would be worth it."""
+    """Number of rows that are far from all familiar ones and where caution would be worth it."""
     num_departing: int
-    """Of these, where it takes another action than the ordinary policy."""
+    """Number of these rows in which the cautious policy takes another action than the ordinary policy."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """How a belief does on familiar states that were held out, and on made-up ones that are like nothing seen."""
+    """Results of a belief on familiar states that were held out, and on made-up states that are like nothing seen.
+
+    `fit_ensemble` computes it and warns of its `concerns` (`BeliefWarning`). Errors are in the units of the rewards.
+    """
 
     num_states: int
+    """Number of held-out states."""
     error: float
-    """Root mean squared error of the models' mean."""
+    """Root mean squared error of the mean of the models, on held-out states."""
     member_error: float
-    """The same of a single model, on average."""
+    """Root mean squared error of a single model, averaged over the models."""
     disagreement: float
-    """Standard deviation between the models, on average: small where familiar, and rightly so."""
+    """Standard deviation between the models on held-out states, averaged. It should be small: these states are familiar."""
     unfamiliar_disagreement: float
-    """The same on made-up states (`unfamiliar_states`): what caution is made of."""
+    """Standard deviation between the models on made-up states (`unfamiliar_states`). Caution comes from it."""
     reward_deviation: float
-    """Standard deviation of the rewards themselves, action by action: what guessing each action's mean would miss by."""
+    """Standard deviation of the rewards of each action: the error of always predicting the action's mean reward."""
     concerns: tuple[str, ...]
-    """What looks wrong, in words; empty if nothing does."""
+    """One sentence for each thing that looks wrong."""
     unfamiliar_departures: float = math.nan
     """On what share of made-up rows that are far from all familiar ones, and where caution would be worth it, 1-of-20 takes
     another action than ordinarily (`probe_novelty`); NaN where there are none, or fewer than 20 models."""
     num_unfamiliar: int = 0
-    """How many rows that is a share of."""
+    """Number of rows that `unfamiliar_departures` is a share of."""
     departures: tuple[tuple[str, float, int], ...] = ()
-    """The same by kind of made-up row: (kind, share, rows)."""
+    """`unfamiliar_departures` by kind of made-up row: (kind, share, number of rows)."""
 
     def describe(self) -> dict[str, Any]:
-        """As a file has it: what is not finite is left out."""
+        """The diagnosis as plain values for JSON; numbers that are not finite are left out."""
         return {name: part for name, part in asdict(self).items() if not isinstance(part, float) or math.isfinite(part)}
 
     @classmethod
     def read(cls, described: Any) -> Diagnosis | None:
-        """What `describe` wrote; None where a file has none; `InvalidInputError` where it is something else."""
+        """The diagnosis that `describe` wrote; None for None.
+
+        Raises:
+            InvalidInputError: It is something else.
+        """
         if described is None:
             return None
         try:
@@ -132,7 +140,7 @@ class Diagnosis:
 
 
 def examine(belief: RewardEnsemble, familiar: Tensor, predictions: Tensor, targets: Tensor, seed: int) -> Diagnosis:
-    """Diagnose a trained belief.
+    """The diagnosis of a trained belief.
 
     Args:
         belief: M models.
@@ -158,7 +166,7 @@ def examine(belief: RewardEnsemble, familiar: Tensor, predictions: Tensor, targe
 def diagnose(
     rewards: Tensor, targets: Tensor, unfamiliar: Tensor, responses: tuple[NoveltyResponse, ...] = ()
 ) -> Diagnosis:
-    """Compare what M models say with what was paid, where it is known; and with each other, where nothing is.
+    """The diagnosis: predictions of M models against known rewards, and against each other where nothing is known.
 
     Args:
         rewards: On familiar states that were held out, [M, S, A].
@@ -248,7 +256,7 @@ def _root_mean_square(values: Tensor) -> float:
 
 
 def unfamiliar_states(states: Tensor, seed: int = 0) -> Tensor:
-    """States made up from familiar ones [S, ...] that are like none of them, [2U, ...].
+    """Made-up states [2U, ...] that are unlike all of the familiar ones [S, ...].
 
     The first half mixes: each feature comes from another state. The second half of numbers goes beyond what was seen, three
     times each feature's range; of images (bytes), it has each one's pixels in another order.
@@ -267,7 +275,7 @@ def unfamiliar_states(states: Tensor, seed: int = 0) -> Tensor:
 
 
 def made_up_rows(rows: Tensor, seed: int = 0) -> dict[str, Tensor]:
-    """Rows made up from familiar ones [S, D], by kind, each far from all of them.
+    """Made-up rows that are far from all familiar ones [S, D], by kind.
 
     - one feature moved: a familiar row with one feature moved by five of its deviations, up or down;
     - between clusters: half-way between two familiar rows;
@@ -319,7 +327,10 @@ def _candidates(rows: Tensor, rng: np.random.Generator, count: int) -> dict[str,
 
 
 def _whitening(rows: Tensor, shrinkage: float) -> Callable[[Tensor], Tensor]:
-    """A function to coordinates [., D] in which familiar rows [S, D] vary alike in all directions; shrunk by 1, along axes."""
+    """A function from rows [., D] to coordinates in which familiar rows [S, D] vary by 1 in every direction.
+
+    With a shrinkage of 1, features are divided by their deviations and stay correlated.
+    """
     mean, deviation = rows.mean(dim=0), rows.std(dim=0, correction=0)
     scale = torch.where(deviation > 0, deviation, 1.0)
     standard = (rows - mean) / scale
@@ -330,7 +341,7 @@ def _whitening(rows: Tensor, shrinkage: float) -> Callable[[Tensor], Tensor]:
 
 
 def probe_novelty(belief: RewardEnsemble, familiar: Tensor, seed: int = 0) -> tuple[NoveltyResponse, ...]:
-    """Whether 1-of-20 notices what is new: on how many made-up rows it departs from the ordinary policy, by kind.
+    """On how many made-up rows of each kind a 1-of-20 policy departs from the ordinary one.
 
     Only rows count where caution would be worth it. Suppose nothing were known about a row: its rewards could be those of any
     familiar row. Under this belief the best 1-of-20 policy is worth v, and the action that one would ordinarily take there
@@ -355,7 +366,7 @@ def probe_novelty(belief: RewardEnsemble, familiar: Tensor, seed: int = 0) -> tu
 
 
 def novelty_responses(known: Tensor, kinds: Mapping[str, Tensor]) -> tuple[NoveltyResponse, ...]:
-    """The same where the models have been asked already: about familiar states [M, S, A], and made-up ones by kind [M, U, A].
+    """`probe_novelty` from predictions: of familiar states [M, S, A], and of made-up ones by kind [M, U, A].
 
     Nothing for fewer models than 1-of-20 draws.
     """
@@ -373,7 +384,7 @@ def novelty_responses(known: Tensor, kinds: Mapping[str, Tensor]) -> tuple[Novel
 
 
 def _worth_it(rewards: Tensor) -> Tensor:
-    """For which actions something better could be done where any of these rows' rewards [S, A] may hold, [A]."""
+    """Whether caution is worth it where an action is ordinary, [A], if any row of the rewards [S, A] may be the true one."""
     level = LEVEL if len(rewards) >= LEVEL.n else KofN(1, len(rewards))
     anything = rewards[:, None]  # S models of one state
     policy = _robust_policy(anything, level)
@@ -382,7 +393,7 @@ def _worth_it(rewards: Tensor) -> Tensor:
 
 
 def _robust_policy(rewards: Tensor, level: KofN = LEVEL) -> Tensor:
-    """About the best k-of-N policy in each state by itself, without a certificate: [M, S, A] -> [S, A]."""
+    """Approximately the best k-of-N policy of each state, without a certificate: [M, S, A] -> [S, A]."""
     if not rewards.shape[1]:
         return rewards[0]
     problem = Problem(PerStateGame(), as_rewards(rewards), SolveBatch((level,), 1))

@@ -52,7 +52,7 @@ SHIPPED: Mapping[str, str] = MappingProxyType({"ask-for-help": "cautious_paper",
 
 
 class RewardEnsemble:
-    """M reward models of one architecture.
+    """A belief: M reward models of one architecture, trained by `fit_ensemble` or built from weights of one's own.
 
     >>> import numpy as np
     >>> from cautious.beliefs.networks.vector import VectorNetwork
@@ -72,9 +72,15 @@ class RewardEnsemble:
         states: tuple[Tensor, ...] | None = None,
         prior: Prior | None = None,
     ) -> None:
-        """Keep the architecture, weights [M, P], each model's final loss [M] and how they were trained (plain values).
+        """Keep the models.
 
-        With a `prior`, each model's rewards are those of its network and of its prior together.
+        Args:
+            network: The architecture (`Network`).
+            parameters: Weights of all models, [M, P].
+            losses: Final loss of each model, [M]; NaN if not given.
+            settings: How the models were trained, as plain values that a JSON file can hold.
+            states: Of `on`: the states that `rewards_for` is about.
+            prior: Each model's random prior; its rewards are added to those of the network.
         """
         self.network = checked_network(network)
         self.parameters = as_float_tensor(parameters, "parameters").float()
@@ -89,18 +95,18 @@ class RewardEnsemble:
         self._layers: tuple[tuple[int, ...], list[Any]] | None = None
         self._columns: tuple[Any, TableSchema] | None = None
         self.diagnosis: Diagnosis | None = None
-        """How the models did on familiar states that were held out, if `fit_ensemble` trained them."""
+        """How the models did on familiar states that were held out; None if none were."""
         self.familiar: FamiliarDisagreement | None = None
-        """How far the models disagree in those states: the unit of `Decision.disagreement`."""
+        """How far the models disagree in held-out familiar states, the unit of `Decision.disagreement`; None if unknown."""
 
     @property
     def num_models(self) -> int:
-        """M."""
+        """Number of models, M."""
         return len(self.parameters)
 
     @property
     def num_actions(self) -> int:
-        """A."""
+        """Number of actions, A."""
         return self.network.num_actions
 
     @property
@@ -116,7 +122,7 @@ class RewardEnsemble:
 
     @property
     def columns(self) -> TableSchema | None:
-        """The columns of a state, where the models were trained on a table; None where states are arrays without names."""
+        """The columns of the table that the models were trained on; None if they were trained on arrays without names."""
         kept = self.settings.get(KEPT_AS)
         if kept is None:
             return None
@@ -126,11 +132,11 @@ class RewardEnsemble:
 
     @property
     def actions(self) -> tuple[str, ...] | None:
-        """The actions' names, where the training had names for them."""
+        """Names of the actions; None if the training had none."""
         return action_names(self)
 
     def __repr__(self) -> str:
-        """Sizes and names; the weights are many."""
+        """Sizes and names, without the weights."""
         columns = self.columns
         about = (
             f"states {list(self.observation_shape)}" if columns is None else _few([f.name for f in columns.features])
@@ -147,21 +153,28 @@ class RewardEnsemble:
 
     @single_threaded
     def rewards(self, states: Any, *, progress: Progress | None = None) -> Tensor:
-        """What each model says each action pays in each state, [M, S, A]: float32, of driving float64.
+        """Reward of every action in each state under every model, [M, S, A], float32 (for driving float64).
 
         Args:
-            states: One row per state, as the network takes them: vectors [S, ...], or a frame or a dictionary with the columns
-                of the training, in any order; images [S, 28, 28], or pictures as in training; for an image network with a help
-                bit a pair of images and whether help is available (one truth value, or one per image). For driving a whole
-                world (`cautious.driving_world`).
+            states: What the network takes. Vectors [S, ...]; or a frame or a dictionary with the columns of the training, in
+                any order; or images [S, 28, 28], or pictures of the size in training. For an image network with a help bit, a
+                pair: images, and whether help is available (one truth value, or one per image). For driving, a whole world
+                (`cautious.driving_world`).
             progress: Called with (blocks done, blocks in all).
+
+        Raises:
+            InvalidInputError: States of another shape or with other columns than in training, or numbers that are not finite.
         """
         check_callable(progress, "progress", "blocks done, blocks in all")
         return self._predict(torch.arange(self.num_models), self._as_states(states), progress)
 
     @single_threaded
     def on(self, states: Any) -> RewardEnsemble:
-        """The same belief about these states: what the solvers stream from, where all rewards at once are too many."""
+        """The same belief, asked about these states only.
+
+        Solvers take the result in place of an array of rewards, and read it block by block (`rewards_for`). So the rewards of
+        all models need not fit into memory at once.
+        """
         parts = self.parameters, self.losses, self.settings, self._as_states(states), self.prior
         return self._with_held_out_results(RewardEnsemble(self.network, *parts))
 
@@ -174,12 +187,12 @@ class RewardEnsemble:
         return self._predict(state_numbers(indices, self.num_models, "indices"), self._states, None)
 
     def _as_states(self, states: Any) -> tuple[Any, ...]:
-        """Arrays as the network takes them; with a prior, last how much it has grown at each state, [S, A]."""
+        """The arrays that the network takes; with a prior, one more: the prior's growth at each state, [S, A]."""
         arrays = self.network.as_states(self.as_trained(states))
         return arrays if self.prior is None else (*arrays, self.prior.growth(arrays[0]))
 
     def as_trained(self, states: Any) -> Any:
-        """Columns by name, and pictures, as the array that the models were trained on; any other states as they are."""
+        """States as the array that the models were trained on: columns by name and pictures are converted."""
         if Calls.of(self.network).takes_pictures:
             return self._as_images(states)
         if self.columns is not None and is_named(states):
@@ -187,7 +200,7 @@ class RewardEnsemble:
         return states
 
     def _as_images(self, states: Any) -> Any:
-        """Pictures of the shape of the training as images; one channel more is no other shape."""
+        """Pictures as images; their height and width must be those of the training, their number of channels need not."""
         shape, known = picture_shape(states), self.observation_shape
         if shape is not None and shape[:2] == known[:2]:
             return as_grey(states)
@@ -212,7 +225,7 @@ class RewardEnsemble:
         states: tuple[Any, ...],
         progress: Progress | None = None,
     ) -> None:
-        """Predict into `out` [N, S, ...], block by block of models and rows; on the CPU one block per core at a time."""
+        """Write predictions into `out` [N, S, ...], block by block of models and rows; on the CPU each core has a block."""
         device = self.parameters.device
         num_models, most_rows = calls.block[device.type]
         num_rows = most_rows or out.shape[1]
@@ -271,7 +284,7 @@ class RewardEnsemble:
 
     @cached_property
     def _has_short_calls(self) -> bool:
-        """Whether a call with fewer rows rounds as the usual one does, for layers of these shapes on this machine."""
+        """Whether calls with few rows give the same bits as calls with many, for this network on this machine."""
         rng, calls = np.random.default_rng(0), Calls.of(self.network)
         weights = torch.from_numpy(np.stack([self.network.init(rng) for _ in range(calls.block["cpu"][0])])).float()
         rows = torch.from_numpy(rng.normal(size=(calls.rows_per_call, math.prod(self.state_shape)))).float()
@@ -282,7 +295,7 @@ class RewardEnsemble:
         return len(indices) == self.num_models and torch.equal(indices, torch.arange(self.num_models))
 
     def _kept_layers(self) -> list[Any] | None:
-        """All models' weights as `predict_by` takes them, block by block, kept for the next call; None if they are large."""
+        """Weights of all models in the form that `predict_by` takes, kept for the next call; None if they are large."""
         if self.parameters.nbytes > KEPT_BYTES or not hasattr(self.network, "layers_of"):
             return None
         size = Calls.of(self.network).block["cpu"][0]
@@ -293,18 +306,25 @@ class RewardEnsemble:
         return self._layers[1]
 
     def _with_held_out_results(self, same: RewardEnsemble) -> RewardEnsemble:
-        """`same`, which holds these models, with what held-out states showed about them."""
+        """`same`, which has the same models, with the results on held-out states."""
         same.diagnosis, same.familiar = self.diagnosis, self.familiar
         return same
 
     def held_out_results(self) -> dict[str, Any]:
-        """What held-out states showed about the models, as plain values for JSON."""
+        """Results on held-out states, as plain values for JSON."""
         diagnosis = None if self.diagnosis is None else self.diagnosis.describe()
         familiar = None if self.familiar is None else self.familiar.describe()
         return {name: part for name, part in (("diagnosis", diagnosis), ("familiar", familiar)) if part is not None}
 
     def save(self, folder: Path | str) -> None:
-        """Write weights and settings (safetensors, JSON), and what held-out states showed about the models."""
+        """Write the belief into a folder: weights (safetensors), settings and results on held-out states (JSON).
+
+        A save over another one leaves the old belief or the new one, whatever happens meanwhile.
+
+        Raises:
+            WriteError: The folder cannot be written to.
+            FolderInUseError: Another process is saving there.
+        """
         path = as_folder(folder)
         described = {"format": FORMAT, "network": self.network.name, **self.network.describe()}
         described |= {"settings": self.settings, **self.held_out_results()}
@@ -316,11 +336,16 @@ class RewardEnsemble:
 
     @classmethod
     def load(cls, folder: Path | str, network: Network | Callable[[], torch.nn.Module] | None = None) -> RewardEnsemble:
-        """Read what `save` wrote, or a belief that comes with the package; runs no code from a file.
+        """The belief that `save` wrote, or one that comes with the package; no code from a file is run.
 
         Args:
-            folder: Where it was written; or "ask-for-help" or "driving" for models trained at the paper's settings.
-            network: The function that makes the module, where it is a user's own: a file does not hold its code.
+            folder: Where it was saved; or "ask-for-help" or "driving", two beliefs trained at the paper's settings.
+            network: For a network of one's own: the function that makes the module, or the `Network` itself. A file does not
+                hold its code.
+
+        Raises:
+            MissingFileError: There is no belief.
+            BadFileError: A file is damaged, or describes another network than `network`.
         """
         folder = shipped_folder(folder)
         return reading(folder, lambda: cls._read(folder, network))
@@ -375,7 +400,7 @@ def _load_prior(folder: Path, described: Mapping[str, Any], sizes: tuple[int, in
 
 
 def shipped_folder(folder: Path | str) -> Path:
-    """The folder of a belief that comes with a package, if it is named and nothing here has that name; else the folder."""
+    """The folder of a belief; a name in `SHIPPED` means the folder in the package, unless a folder here has that name."""
     path = as_path(folder, "folder")
     if str(path) not in SHIPPED or (path / DESCRIPTION).exists():
         return path
@@ -391,12 +416,12 @@ def shipped_folder(folder: Path | str) -> Path:
 
 
 def _few(names: Sequence[str]) -> str:
-    """Names for people: the first few."""
+    """The first few names, and how many more there are."""
     return ", ".join(names[:6]) + (f", ... {len(names) - 6} more" if len(names) > 6 else "")
 
 
 def _plain(settings: Any) -> dict[str, Any]:
-    """How models were trained, as plain values that a file can hold."""
+    """`settings`, checked to be plain values that a JSON file can hold."""
     try:
         if not isinstance(settings, Mapping):
             raise TypeError(f"got a {type(settings).__name__}")

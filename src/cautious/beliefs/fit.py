@@ -37,7 +37,7 @@ LEARNERS: Mapping[str, str] = MappingProxyType(
         "image": "cautious_paper.networks.image_training:ImageLearner",
     }
 )
-"""How `fit_ensemble` learns with the networks that have a name."""
+"""The learners that `fit_ensemble(network=...)` knows by name."""
 
 
 class Learner(Protocol):
@@ -77,14 +77,14 @@ class VectorLearner:
         return as_inputs(inputs), {}
 
     def learning_rate(self, states: Tensor) -> float:
-        """Smaller for many features, since each step moves a unit by the sum over its inputs.
+        """0.01, or less with more than nine features: a step moves a hidden unit by a sum over its inputs.
 
-        `benchmarks/learning_rate.py` compares others.
+        `benchmarks/learning_rate.py` compares this rule with others.
         """
         return min(0.01, 0.03 / states[0].numel() ** 0.5)
 
     def prior(self, states: Tensor) -> float:
-        """docs/tables.md compares others."""
+        """`WIDTH`; docs/tables.md compares other widths."""
         return WIDTH
 
     def problem(
@@ -104,11 +104,11 @@ class ModuleLearner(VectorLearner):
         self._factory = factory
 
     def learning_rate(self, states: Tensor) -> float:
-        """That of Adam where nothing is known about the module."""
+        """The default of Adam in PyTorch: nothing is known about the module."""
         return 0.001
 
     def prior(self, states: Tensor) -> float:
-        """As for vectors; 0 for images and other arrays, whose distances say little."""
+        """`WIDTH` where the module takes vectors; 0 for images and other arrays, whose distances say little."""
         return 0.0 if states.dim() > 2 else WIDTH
 
     def problem(
@@ -120,7 +120,7 @@ class ModuleLearner(VectorLearner):
 
 def learner_for(network: Any, inputs: Any) -> Learner:
     """What the argument `network` of `fit_ensemble` stands for, where `inputs` decide about "auto"."""
-    if network == "auto":
+    if isinstance(network, str) and network == "auto":
         given = inputs if hasattr(inputs, "shape") else as_float_tensor(inputs, "inputs")
         is_image = tuple(given.shape)[1:] == (SIDE, SIDE) or picture_shape(given) is not None
         network = "image" if is_image else "vector"
@@ -160,47 +160,61 @@ def fit_ensemble(
     missing: str = "leave-out",
     executor: EnsembleExecutor | None = None,
 ) -> RewardEnsemble:
-    """Train M reward models on familiar data: together they are a belief about what each action pays.
+    """A belief about what each action pays: M reward models, trained on familiar data.
+
+    Each model is a network that minimises the weighted mean squared error on the entries that are known, each from initial
+    weights of its own, and, with a `prior`, plus a fixed random function that is nothing near familiar states:
+
+        r_i(x, a) = network_i(x, a) + prior_i(x, a)
+
+    docs/tutorial-own-data.md walks from a CSV file to decisions; docs/extend.md adds a network of one's own.
 
     Args:
-        inputs: Familiar states, one row each: vectors [S, ...], or images [S, 28, 28]. Pictures in bytes, as Gymnasium's
-            environments show them ([S, H, W, C], at least 16 x 16 pixels), become such images, in grey
-            (`beliefs.datasets.pictures`). Or a table: a frame (pandas, polars) or
-            a dictionary of columns, whose names the belief keeps: new states may then come by name, in any order. Texts
-            become a column of 0 and 1 each (`beliefs.datasets.learn_table` has the rules, and warns of what it leaves out).
-        rewards: What each action paid in each of them, [S, A]; NaN where it was not tried (logged feedback): such an entry
-            carries no loss. In a frame or a dictionary each column is an action, and the belief keeps their names.
-        network: "image" is the paper's convolutional network, "vector" two hidden layers of 64 that learn each feature's
-            and the rewards' units by themselves; "auto" takes the first for images and pictures, and the second otherwise. Or a
-            function without arguments that returns a torch module from inputs [B, ...] to rewards [B, A], both in
-            the units that they come in.
-        num_models: M; at least as many as a level's n, and better an even number: priors come in pairs with opposite signs,
-            which leave the mean of all models as it was learned.
+        inputs: Familiar states, one per row. Vectors [S, ...]; or images [S, 28, 28]; or pictures in bytes [S, H, W, C] of at
+            least 16 x 16 pixels, which become grey images (`tables.pictures`); or a table, which is a frame (pandas, polars)
+            or a dictionary of columns. The belief keeps the names of a table's columns: new states may then come by name, in
+            any order. Each text of a column becomes a feature of 0 and 1 (`tables.learn_table`).
+        rewards: What each action paid in each state, [S, A]. NaN where an action was not tried: such an entry carries no loss.
+            In a frame or a dictionary each column is an action, and the belief keeps the names of the actions.
+        network: "image" is the paper's convolutional network. "vector" is a network with two hidden layers of 64, which learns
+            the units of features and rewards from the data. "auto" takes the first for images and pictures, and the second
+            for everything else. Or a function without arguments that returns a torch module, from inputs [B, ...] to rewards
+            [B, A] in the units that they come in. Or a `Learner`.
+        num_models: M. A level such as 1-of-20 needs at least 20. Even numbers are better: priors come in pairs of opposite
+            signs, so that they leave the mean of all models as it was learned.
         num_epochs: Passes over the data.
         batch_size: B.
-        learning_rate: Of Adam; if not given, what suits the network: 0.0016 for images (the paper's), 0.001 for a user's
-            own module, and for vectors 0.01 or, with more than nine features, 0.03 / √features.
-        weight_decay: Of Adam, as L2 penalty.
-        loss_weights: Weight of each action in the loss, [A].
-        seed: Model i depends on (seed, i) alone: not on how many others are trained, nor on interruptions.
-        device: "auto" takes a GPU where there is one.
-        checkpoint_dir: Folder to keep unfinished work in; the same call resumes from there.
-        progress: True shows a line; or a function that is called with (epochs done, epochs in all); False is silent.
-        validation_fraction: Share of the states that is held out to diagnose the belief (`ensemble.diagnosis`): warns if it is
-            too narrow, too poor, or blind to what is new. They also set the unit of `Decision.disagreement`
-            (`ensemble.familiar`), if they are six or more. 0 trains on all states, without a diagnosis.
-        prior: Width of each model's fixed random prior (`beliefs.prior`): it is nothing near familiar states and grows with
-            the distance from them, so that models differ about states that are like nothing seen. 0 is the paper's plain
-            ensemble. If not given, 0.75 for vectors (where each action's rewards then have a unit of their own) and for a
-            module of one's own that takes vectors, 0 for images and other arrays, whose distances say little. The belief
-            keeps up to 5,000 familiar states, whitened, to measure distances with; so do its files.
-        missing: What becomes of a table's rows with an empty cell: "leave-out", or "indicator": they stay, with the column's
-            mean in the cell and one more column that says that it was empty; new states may then be empty there, too.
-        executor: What trains the models, with the same bits: a Ray cluster, ``with open_executor("ray") as executor`` of
-            `cautious.executors`; this process if not given. `device` is then that of the workers.
+        learning_rate: Learning rate of Adam. By default 0.0016 for images (the paper's), 0.001 for a module of one's own, and
+            for vectors 0.01 or, with more than nine features, 0.03 / √features.
+        weight_decay: L2 penalty of Adam.
+        loss_weights: Loss weight per action, shape [A].
+        seed: Model i depends on (seed, i) alone: not on the number of models, and not on interruptions.
+        device: "cpu" or "cuda"; "auto" takes a GPU where there is one.
+        checkpoint_dir: Folder for unfinished work. The same call resumes from there.
+        progress: True shows a line; False is silent; a function is called with (epochs done, epochs in all).
+        validation_fraction: Share of the states that is held out of training. They serve to diagnose the belief
+            (`ensemble.diagnosis`) and, if there are six or more, to set the unit of `Decision.disagreement`
+            (`ensemble.familiar`). 0 trains on all states, without a diagnosis.
+        prior: Width of each model's fixed random prior (`beliefs.prior`). It grows with the distance from familiar states, so
+            that models differ about states that are like nothing seen; 0 is the paper's plain ensemble. By default 0.75 for
+            vectors (each action's rewards then have a unit of their own) and for modules that take vectors; 0 for images and
+            other arrays, whose distances say little. The belief keeps up to 5,000 familiar states to measure distances with.
+        missing: What becomes of a table's rows with an empty cell. "leave-out" leaves them out. "indicator" keeps them: the
+            cell gets the column's mean, and a further column says that it was empty; new states may then be empty there, too.
+        executor: Where to train, with the same bits: what `open_executor` yields, for example for a Ray cluster. By default in
+            this process. `device` is then a device of the workers.
 
     Returns:
-        The trained ensemble. Its `losses` are in the rewards' units, squared.
+        The trained ensemble. Its `losses` are in the squared units of the rewards.
+
+    Raises:
+        InvalidInputError: An argument breaks its rule, an action was never tried, or training diverged.
+        BadFileError: `checkpoint_dir` holds another training.
+
+    Warns:
+        BeliefWarning: The diagnosis found the belief too narrow, too poor, or blind to what is new.
+        TableWarning: Rows or columns of a table were left out, or look odd.
+        LongTrainingWarning: Training will take long; the text says what would shorten it.
 
     >>> states = torch.linspace(-1, 1, 40)[:, None]
     >>> belief = fit_ensemble(states, torch.cat([states, -states], dim=1), num_models=4, num_epochs=60, batch_size=8,
@@ -262,9 +276,10 @@ def fit_ensemble(
 
 
 def _split(known: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Which states to train on and which to hold out, each in order.
+    """Numbers of the states to train on, and of those to hold out, both in order.
 
-    Never hold out the only sample of an action ([S, A]), nor a state without a reward, which could not be compared.
+    The only sample of an action ([S, A]) is never held out. Neither is a state without a known reward: predictions could not
+    be compared with it.
     """
     if not 0 <= as_number(fraction) < 1:
         raise InvalidInputError(f"validation_fraction={fraction!r} must be in [0, 1): the part that no model sees.")
@@ -275,15 +290,15 @@ def _split(known: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def with_needed(known: Tensor, familiar: Tensor, held_out: Tensor) -> tuple[Tensor, Tensor]:
-    """Numbers of states to train on and to hold out, each in order; the only sample of an action ([S, A]) is trained on."""
+    """The same split in order, with the only samples of an action ([S, A]) moved to the states to train on."""
     needed = known[held_out][:, ~known[familiar].any(dim=0)].any(dim=1)
     return torch.cat([familiar, held_out[needed]]).sort().values, held_out[~needed].sort().values
 
 
 def refit(belief: RewardEnsemble, inputs: Tensor, rewards: Tensor, progress: Progress | None = None) -> RewardEnsemble:
-    """Models that are trained as those of a belief were, on other data: inputs [S, ...], rewards [S, A].
+    """A belief that is trained like another one, on other data: inputs [S, ...], rewards [S, A].
 
-    With the same seed, settings and kind of network (`loss_weights` are not known, and equal here); nothing is held out.
+    Seed, settings and kind of network are the same. Loss weights are not recorded, so all are 1 here. Nothing is held out.
     """
     settings = belief.settings
     network = belief.network
@@ -306,4 +321,4 @@ def refit(belief: RewardEnsemble, inputs: Tensor, rewards: Tensor, progress: Pro
 
 
 REFIT = ("num_epochs", "batch_size", "learning_rate", "weight_decay", "seed")
-"""Settings that `refit` takes over."""
+"""Settings of a belief that `refit` uses again."""

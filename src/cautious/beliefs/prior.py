@@ -44,9 +44,9 @@ from cautious.seeding import make_rng
 from cautious.validation import as_number
 
 WIDTH = 0.75
-"""Width of the prior for vectors if none is given: chosen on the development sets of docs/tables.md."""
+"""Default width of the prior for vectors, chosen on the development sets of docs/tables.md."""
 NEIGHBOURS = 3
-"""Nearest familiar rows whose mean distance counts: one alone could be an outlier itself."""
+"""Number of nearest familiar rows whose mean distance counts: a single one could be an outlier."""
 FAMILIAR, NEARLY_ALL = 0.75, 0.98
 """Share of familiar rows at whose distance from the others the prior begins, and share at whose distance it has grown to one
 width (earlier where distances differ much, later where they hardly do: `MOST_STEEPNESS`)."""
@@ -57,28 +57,28 @@ RIDGE = 1e-3
 SMALLEST_REACH = 0.1
 """The prior begins no nearer than this, per feature in units of the residuals, where familiar rows are dense or repeated."""
 FEW = 0.1
-"""Share of familiar rows that may be far from an action's own though it was tried all over them."""
+"""An action counts as tried all over the familiar rows if at most this share of them is far from its own rows."""
 MOST_STEEPNESS = 10.0
-"""f at most: repeated rows have equal distances, and what is hardly farther is not far."""
+"""Largest f. Repeated rows have equal distances, and without this limit a slightly larger distance would count as far."""
 FEWEST_OWN = 8
-"""With this many tries or more, the rows in which an action was tried say how far apart they usually are; else all rows do."""
+"""An action with this many tries or more has usual distances of its own; otherwise those of all rows are taken."""
 FOLDS = 5
-"""Parts of the familiar rows, each of which is seen as new by the others."""
+"""Number of parts of the familiar rows for cross-validation: distances of a part are measured to the other parts."""
 GOLDEN = 0.6180339887498949
 """Row i belongs to the part in which the fraction of i times this falls: parts of equal size, whatever pattern rows come in."""
 MOST_ROWS, FEWEST_ROWS = 5000, 50
-"""Familiar rows to keep: at most 1,000 for each action, fewer where actions are many, so that files stay small."""
+"""Limits of the number of familiar rows to keep. At most 1,000 for each action, fewer for many actions: files stay small."""
 MOST_FEATURES = 512
 """Longer rows are projected at random to this length first, which keeps distances between them within a few percent."""
 MOST_GROWTH = 100.0
 """g at most; beyond, all rows are alike: far. A lower limit would lose against networks, which extrapolate without one; a
 higher one would leave the rewards themselves out of account, since a game ends when its gap is small beside their range."""
 MAHALANOBIS_WEIGHT = 0.5
-"""Of the Mahalanobis distance beside the conditional residuals."""
+"""Weight of the Mahalanobis distance, relative to the conditional residuals."""
 MOST_LINEAR_GROWTH = 1e4
-"""Of priors in files of earlier versions, which grew linearly."""
+"""Largest growth of priors in files of earlier versions, which grow linearly."""
 BLOCK = 64
-"""Rows per matrix product, always exactly this many: how a library rounds may depend on the number."""
+"""Rows per matrix product, always exactly this many, because the rounding of a library may depend on the number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,19 +91,19 @@ class Prior:
     whitening: Tensor
     """[F, G], float32: distances are between (x - centre) @ whitening; G is F, or `MOST_FEATURES` if that is less."""
     rows: Tensor
-    """Familiar rows after this, [L, G], float32."""
+    """Familiar rows after whitening, [L, G], float32."""
     tried: Tensor
-    """Whether each action was tried in each of them, [L, A]."""
+    """Whether each action was tried in each familiar row, [L, A]."""
     reach: Tensor
-    """q at each of them, [L, A], float32: from where on the prior of each action begins there."""
+    """q of each action at each familiar row, [L, A], float32: the distance at which the prior begins there."""
     heights: Tensor
-    """h, [M, A], float32, in the rewards' units."""
+    """Heights h, [M, A], float32, in the units of the rewards."""
     steepness: Tensor | None
-    """f, [A], float32; None in files of earlier versions, whose priors grow as d / q - 1."""
+    """Steepness f, [A], float32; None in files of earlier versions, whose priors grow as d / q - 1."""
 
     @classmethod
     def fitted(cls, rows: Tensor, rewards: Tensor, *, width: float, num_models: int, seed: int) -> Prior:
-        """From training data.
+        """The prior for M models and these training data.
 
         Args:
             rows: Familiar states as the network takes them, flat, [S, F].
@@ -124,7 +124,7 @@ class Prior:
         return cls(width, centre, whitening, whitened.float(), tried, reach.float(), heights.float(), steepness.float())
 
     def growth(self, rows: Tensor) -> Tensor:
-        """What the heights are multiplied by, g(z_a(x)): [S, F] -> [S, A], float32; 0 for familiar rows.
+        """Growth g(z_a(x)) of the prior, by which heights are multiplied: [S, F] -> [S, A], float32; 0 for familiar rows.
 
         In float64 and in blocks of one shape, so that a row's bits do not depend on the others.
         """
@@ -148,13 +148,13 @@ class Prior:
         return Prior(**{**self.__dict__, "heights": self.heights.to(device)})
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a file keeps."""
+        """The tensors that a file keeps."""
         found = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "width"}
         return {name: tensor for name, tensor in found.items() if tensor is not None}
 
     @classmethod
     def read(cls, width: float, tensors: Mapping[str, Tensor], sizes: tuple[int, int, int], path: object) -> Prior:
-        """What `tensors` returned, checked for `sizes` (M, F, A)."""
+        """The prior from the tensors of a file, checked for `sizes` (M, F, A)."""
         names = {field.name for field in fields(cls) if field.name != "width"}
         if names - set(tensors) == {"steepness"}:
             names.remove("steepness")
@@ -189,7 +189,7 @@ class Prior:
 
 
 def checked_width(prior: float) -> float:
-    """`prior`, if it is a width."""
+    """`prior` as a float, checked to be a width."""
     if not 0 <= as_number(prior) < math.inf:
         raise InvalidInputError(
             f"prior={prior!r} must be zero or a positive number: the width of each model's random prior, 0 for none."
@@ -198,7 +198,7 @@ def checked_width(prior: float) -> float:
 
 
 def _scale(rows: Tensor) -> Tensor:
-    """The deviation of each feature of rows [S, F], [F]; what is constant has no unit of its own."""
+    """The deviation of each feature of rows [S, F], [F]; 1 for a constant feature."""
     deviation = rows.std(dim=0, correction=0)
     return torch.where(deviation > 1e-7 * rows.mean(dim=0).abs(), deviation, 1.0)
 
@@ -292,7 +292,7 @@ def _distances(rows: Tensor, others: Tensor) -> Tensor:
 
 
 def _nearest(distances: Tensor, tried: Tensor) -> tuple[Tensor, Tensor]:
-    """The nearest rows in which each action was tried: mean distance [n, A], and which they are [n, k, A].
+    """The nearest rows in which each action was tried: their mean distance [n, A] and their numbers [n, k, A].
 
     From distances [n, L]; k is `NEIGHBOURS`, where an action was tried less often some are named twice.
     """
@@ -326,7 +326,7 @@ def _doubt(rewards: Tensor, uncovered: Tensor) -> Tensor:
 
 
 def _draws(seed: int, num_models: int, num_actions: int) -> Tensor:
-    """c, [M, A]: models 2j and 2j + 1 have the same with opposite signs, from the stream of their pair."""
+    """Random factors c, [M, A]. Models 2j and 2j + 1 have the same numbers with opposite signs."""
     pairs = [make_rng(seed, "prior", pair).standard_normal(num_actions) for pair in range(-(-num_models // 2))]
     drawn = torch.from_numpy(np.stack(pairs))
     return torch.stack([drawn, -drawn], dim=1).flatten(0, 1)[:num_models]

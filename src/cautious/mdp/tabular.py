@@ -100,7 +100,7 @@ class TabularMDP:
         prior: float = 0.0,
         explore: Callable[[int], int] | None = None,
     ) -> TabularMDP:
-        """The world of a Gymnasium environment with discrete states and actions; `worlds.from_gymnasium.read_model` says how.
+        """The world of a Gymnasium environment with discrete states and actions; `mdp.from_gymnasium.read_model` says how.
 
         Wrappers are part of the environment: with a discretising wrapper (`cautious.DiscretizeObservation`, or your own) around
         it, MountainCar is a world of cells.

@@ -163,7 +163,7 @@ def decisions_of(
         mdp: The world, where actions move it.
         familiar: The unit of disagreement, where it is known.
     """
-    apart = in_units_of(familiar, spread_of(rewards))
+    apart = in_units_of(familiar, disagreement_of(rewards))
     pairs = zip(*with_baseline(solved, levels, rewards, mdp), strict=True)
     return [make_decision(policy, ordinary, apart) for policy, ordinary in pairs]
 
@@ -312,7 +312,7 @@ def _in_all_rows(values: Tensor, judged: Tensor, dim: int, missing: float) -> Te
     return torch.full(shape, missing, dtype=values.dtype).index_copy_(dim, judged.nonzero().flatten(), values.cpu())
 
 
-def spread_of(rewards: Any) -> Tensor:
+def disagreement_of(rewards: Any) -> Tensor:
     """How far models differ in each state (`disagreement`), [M, S, A] -> [S]; in blocks, so that large arrays fit."""
     if isinstance(rewards, Tensor) and not rewards.shape[1]:
         return torch.zeros(0, dtype=torch.float64)

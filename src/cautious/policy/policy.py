@@ -34,8 +34,8 @@ from cautious.mdp.tabular import TabularMDP, parse_mdp
 from cautious.parallel import is_forked, single_thread, single_threaded
 from cautious.policy.decision import (
     Decision,
+    disagreement_of,
     make_decision,
-    spread_of,
     total_variation,
     with_baseline,
     with_unjudged,
@@ -144,7 +144,7 @@ class CautiousPolicy:
         )
         check_action(self.bad_rows_action, getattr(self.belief, "num_actions", None), "bad_rows_action")
         self._in_mdp = None if mdp is None else self._solve_mdp(mdp, [self.level], None)
-        self._own_familiar = None if familiar_states is None else self._familiar_spread(familiar_states)
+        self._own_familiar = None if familiar_states is None else self._familiar_disagreement(familiar_states)
 
     @property
     def gap(self) -> float | None:
@@ -164,12 +164,12 @@ class CautiousPolicy:
         """The old name of `bad_rows_action`."""
         return self.bad_rows_action
 
-    def _familiar_spread(self, states: Any) -> FamiliarDisagreement:
+    def _familiar_disagreement(self, states: Any) -> FamiliarDisagreement:
         rows = self._rows(states, tolerant=False)
         rewards, too_large = predict(self._asked(states), states if rows is None else rows.states)
         if bool(too_large.any()):
             refuse(less_overflowing(self.belief, rows or read_states(self.belief, states), too_large))
-        spread = FamiliarDisagreement.of(spread_of(rewards))
+        spread = FamiliarDisagreement.of(disagreement_of(rewards))
         if spread is None:
             raise InvalidInputError(
                 f"familiar_states: fewer than {FEWEST} states cannot set a unit; give {FEWEST} at least, better 20 or more."
@@ -303,7 +303,7 @@ class CautiousPolicy:
         assert found is not None
         policies, ordinary = found.policies[:, numbers], found.ordinary[:, numbers]
         gaps, values = (part[:, None].expand(policies.shape[:2]) for part in (found.gaps, found.values))
-        spread = spread_of(self.belief.rewards(numbers))
+        spread = disagreement_of(self.belief.rewards(numbers))
         return SolvedStates(policies, ordinary, gaps, values, spread, torch.zeros(len(numbers), dtype=torch.bool))
 
     def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[RiskMeasure], progress: Progress | None) -> SolvedMDP:

@@ -23,7 +23,7 @@ from torch import Tensor
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.ops.sums import pairwise_sum
 from cautious.parallel import parallel_map, single_threaded
-from cautious.policy.decision import has_disagreement, ordinary_policy, spread_of
+from cautious.policy.decision import disagreement_of, has_disagreement, ordinary_policy
 from cautious.progress import Progress, ProgressTracker, TitledProgress
 from cautious.risk import RiskMeasure, is_mean, weights_by_rank
 from cautious.solvers.kernels import plays_on_gpu
@@ -94,7 +94,7 @@ class Games:
                 policies[number, states], gaps[number, states] = policy, gap
         elif progress is not None:
             progress(1, 1)
-        return PlayedStates(policies, ordinary, gaps, spread_of(rewards))
+        return PlayedStates(policies, ordinary, gaps, disagreement_of(rewards))
 
     def _play_each(
         self, rewards: Tensor, levels: Sequence[RiskMeasure], progress: Progress | None

@@ -13,7 +13,7 @@ two; the lower bound counts). A game ends when `lower` and `upper` are close.
 
 `decide_states` does all that a decision needs beside predictions in one pass over a state's rewards: the ordinary policy,
 whether any model prefers another action, how far the models differ, and the game where one does. As operations on tensors
-(`ordinary_policy`, `has_disagreement` and `spread_of` of `policy.decision`) the first three would take longer than a game.
+(`ordinary_policy`, `has_disagreement`, `disagreement_of` in `policy.decision`) the first three would take longer than a game.
 
 Sums have the order of the loops below on every CPU: no library routine is called, and the compiler may not reorder them. So
 a state's bits depend on that state alone. Sums over models in `decide_states` are by halves, as those of `ops.sums`, so that it

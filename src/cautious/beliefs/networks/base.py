@@ -35,17 +35,17 @@ class Network(Protocol):
 
     @property
     def name(self) -> str:
-        """What a file calls it."""
+        """The name of the network in files."""
         ...
 
     @property
     def num_actions(self) -> int:
-        """A."""
+        """Number of actions, A."""
         ...
 
     @property
     def num_parameters(self) -> int:
-        """P."""
+        """Number of weights of one model, P."""
         ...
 
     @property
@@ -62,7 +62,7 @@ class Network(Protocol):
         ...
 
     def as_states(self, states: Any) -> tuple[Any, ...]:
-        """What a caller passes as states, checked, as arrays with one row per state."""
+        """The states that a caller passes, checked and converted to arrays with one row per state."""
         ...
 
     def predict(self, parameters: Tensor, *states: Any) -> Tensor:
@@ -106,7 +106,7 @@ def checked_network(network: Any) -> Network:
 
 
 def named(table: Mapping[str, str], name: str) -> Any:
-    """What a table of "module:attribute" has under a name, imported on first use."""
+    """The entry of a table of "module:attribute" texts, imported when it is asked for."""
     module, attribute = table[name].split(":")
     return getattr(importlib.import_module(module), attribute)
 
@@ -140,7 +140,10 @@ def restored(described: dict[str, Any], path: Any, given: Any = None) -> Network
 
 
 def _as_described(network: Network, described: dict[str, Any], path: Any) -> Network:
-    """`network`, if the file describes it. Other layers with equally many weights would load them without an error."""
+    """`network`, checked against the description of a file.
+
+    Without the check, other layers with as many weights would load them without an error.
+    """
     for name, here in network.describe().items():
         there = described.get(name)
         if _entries(there) != _entries(here):
@@ -156,5 +159,5 @@ def _as_described(network: Network, described: dict[str, Any], path: Any) -> Net
 
 
 def _entries(value: Any) -> list[Any]:
-    """In their order: weights lie in that of their names, and dictionaries in another order are equal."""
+    """The entries of a value in their order: dictionaries in another order are equal, but their weights are not."""
     return list(value.items()) if isinstance(value, dict) else value if isinstance(value, list) else [value]

@@ -25,7 +25,7 @@ Loss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """From predictions and targets, [..., B, A] each, to the loss [...] and its slope by the predictions [..., B, A]."""
 
 MODELS_PER_CALL = 16
-"""Models that are computed together; on the CPU always exactly this many (`beliefs.fixed_shapes`)."""
+"""Number of models in a call; on the CPU always exactly this many (`beliefs.fixed_shapes`)."""
 
 _BUILDING = threading.Lock()
 """PyTorch's layers draw their initial weights from one generator for the whole process: one model is built at a time."""
@@ -64,7 +64,7 @@ class ModuleNetwork:
             )
         self._fixed = tuple(part.detach() for part in self._module.parameters() if not part.requires_grad)
         self.constants = self._fixed
-        """Numbers beside weights and data that training depends on."""
+        """Numbers beside weights and data that the result of training depends on."""
         self.num_parameters = sum(math.prod(shape) for shape in self._shapes.values())
         self.state_shape = tuple(example.shape[1:])
         self.num_actions = self._try_out(example[:2].float())
@@ -97,24 +97,24 @@ class ModuleNetwork:
         return lambda own, inputs: torch.func.functional_call(module, own, (inputs,))
 
     def module(self) -> nn.Module:
-        """One more module of this architecture, with initial weights of its own."""
+        """A new module of this architecture, with its own initial weights."""
         return self._factory()
 
     @property
     def title(self) -> str:
-        """Identifies this architecture in a folder of unfinished work: by a hash of how the module prints itself."""
+        """A name for this architecture in folders of unfinished work, with a hash of the module's printed form."""
         printed = re.sub(r" at 0x[0-9a-f]+", "", repr(self._module))
         digest = hashlib.sha256(f"{printed} {self._shapes}".encode()).hexdigest()
         return f"{self.name} {type(self._module).__name__} {digest[:16]}"
 
     def describe(self) -> dict[str, Any]:
-        """Shape of a state, and the module's parameters by name; the code that makes it is not kept."""
+        """Shape of a state, and names and shapes of the parameters. The code of the module is not kept."""
         shapes = {name: list(shape) for name, shape in self._shapes.items()}
         fixed = {"untrained": fingerprint_of(*self._fixed)} if self._fixed else {}
         return {"state_shape": list(self.state_shape), "parameters": shapes, **fixed}
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
-        """Initial weights as the module draws them itself, [P]."""
+        """Initial weights of one model, drawn by the module itself, [P]."""
         return initial_weights(self._factory, rng)
 
     def as_states(self, states: Any) -> tuple[Tensor, ...]:
@@ -122,7 +122,7 @@ class ModuleNetwork:
         return (as_inputs(states, self.state_shape).float(),)
 
     def _by_name(self, parameters: Tensor) -> dict[str, Tensor]:
-        """[M, P] -> the module's parameters by name, each with M in front."""
+        """The parameters of the module by name, [M, ...] each, from weights [M, P]."""
         return dict(zip(self._shapes, split_parameters(parameters, self._shapes.values()), strict=True))
 
     def predict(self, parameters: Tensor, *states: Tensor) -> Tensor:
@@ -146,7 +146,7 @@ class ModuleNetwork:
 
 
 def split_parameters(parameters: Tensor, shapes: Iterable[tuple[int, ...]]) -> list[Tensor]:
-    """[M, P] -> parts of these shapes, each with M in front, each in memory of its own."""
+    """Weights [M, P], cut into parts of these shapes; each part [M, ...] has memory of its own."""
     known = list(shapes)
     parts = parameters.split([math.prod(shape) for shape in known], dim=1)
     return [
@@ -161,7 +161,7 @@ def initial_weights(factory: ModuleFactory, rng: np.random.Generator) -> np.ndar
 
 
 def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
-    """A module's parameters that are trained, by name; those with requires_grad=False stay what they are."""
+    """The parameters of a module that are trained, by name: those with requires_grad=True."""
     return {name: part for name, part in module.named_parameters() if part.requires_grad}
 
 
@@ -171,7 +171,7 @@ def _as_vector(module: nn.Module) -> Tensor:
 
 
 def _built(factory: ModuleFactory, seed: int) -> nn.Module:
-    """A module with initial weights that depend on `seed` alone; PyTorch's own generator is left as it was."""
+    """A module whose initial weights depend on `seed` alone. The global generator of PyTorch is left as it was."""
     with _BUILDING, torch.random.fork_rng(devices=[]), _in_float32():
         torch.default_generator.manual_seed(seed)
         try:
@@ -190,7 +190,7 @@ def _built(factory: ModuleFactory, seed: int) -> nn.Module:
 
 @contextmanager
 def _in_float32() -> Iterator[None]:
-    """Initial weights are drawn in PyTorch's default type, which determines the draws: always float32 here."""
+    """Set the default type of PyTorch to float32 meanwhile: it determines the draws of initial weights."""
     usual = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:
@@ -200,7 +200,7 @@ def _in_float32() -> Iterator[None]:
 
 
 def as_inputs(states: Any, shape: tuple[int, ...] | None = None) -> Tensor:
-    """Inputs [S, ...] in float64 if they come so, checked to fit the range of float32 and of the given shape behind S."""
+    """Inputs [S, ...], checked: finite, in the range of float32, and with the given shape of a state. float64 stays float64."""
     inputs = as_float_tensor(states, "inputs")
     if inputs.dim() and not len(inputs):
         raise InvalidInputError(f"inputs: there are none (shape {list(inputs.shape)}); give at least one row.")

@@ -33,25 +33,25 @@ ROUNDING_FLOAT64 = 2.0**-45
 
 @dataclass(frozen=True)
 class Standardizer:
-    """What a state's numbers are shifted and divided by, and what rewards are (shifted and) divided by."""
+    """Units: features are shifted and divided, and rewards are divided or, with units for each action, shifted and divided."""
 
     shift: tuple[float, ...]
-    """Of each feature."""
+    """Subtracted from each feature."""
     scale: tuple[float, ...]
-    """Of each feature, above zero."""
+    """Each feature is divided by it, above zero."""
     reward: float = 1.0
-    """Of all actions alike, above zero."""
+    """All rewards are divided by it, above zero."""
     actions: tuple[tuple[float, float], ...] | None = None
-    """Mean and deviation of each action's rewards, where each has a unit of its own: `reward` then plays no part."""
+    """Mean and deviation of each action's rewards. None: all actions share the unit `reward`, which is not used otherwise."""
 
     @classmethod
     def plain(cls, num_features: int) -> Standardizer:
-        """Numbers as they are."""
+        """Units that leave all numbers as they are."""
         return cls((0.0,) * num_features, (1.0,) * num_features)
 
     @classmethod
     def of(cls, states: Tensor, rewards: Tensor, *, each_action: bool = False) -> Standardizer:
-        """From training data: each feature's mean and deviation, [S, F]; the deviation of the rewards known, [S, A].
+        """Units of training data: mean and deviation of each feature of states [S, F], deviation of known rewards [S, A].
 
         With `each_action`, the mean and deviation of each action's rewards too.
 
@@ -72,7 +72,7 @@ class Standardizer:
 
     @classmethod
     def read(cls, described: Any, num_features: int) -> Standardizer | None:
-        """What `describe` wrote; None where it is something else."""
+        """The units that `describe` wrote; None if it is something else."""
         entries = described if isinstance(described, dict) else {}
         shift, scale, reward, actions = (entries.get(name) for name in cls.__annotations__)
         lists = all(isinstance(part, list) and len(part) == num_features for part in (shift, scale))
@@ -84,7 +84,7 @@ class Standardizer:
         return cls(tuple(shift), tuple(scale), reward, pairs)  # type: ignore[arg-type]
 
     def describe(self) -> dict[str, Any]:
-        """As plain values for JSON."""
+        """The units as plain values for JSON."""
         actions = {} if self.actions is None else {"actions": [list(pair) for pair in self.actions]}
         return {"shift": list(self.shift), "scale": list(self.scale), "reward": self.reward, **actions}
 
@@ -103,14 +103,14 @@ def deviations(rewards: Tensor) -> Tensor:
 
 
 def shared_deviation(rewards: Tensor) -> float:
-    """The deviation of all rewards known, 1 where all are the same but for rounding."""
+    """The deviation of all known rewards; 1 if all are the same except for rounding."""
     known = rewards[~rewards.isnan()].double()
     spread = float(known.std(correction=0))
     return spread if spread > ROUNDING * abs(float(known.mean())) else 1.0
 
 
 def _is_pairs(actions: Any) -> bool:
-    """Whether it is a list of means and deviations, all deviations above zero."""
+    """Whether `actions` is a list of pairs of a mean and a deviation above zero."""
     return isinstance(actions, list) and all(
         isinstance(pair, list) and len(pair) == 2 and _numbers(*pair) and pair[1] > 0 for pair in actions
     )
@@ -121,7 +121,7 @@ def _numbers(*values: Any) -> bool:
 
 
 class VectorNetwork:
-    """Two hidden layers with ReLU, between numbers in units of their own (`Standardizer`).
+    """The default network for vectors: two hidden layers with ReLU, on standardised features and rewards (`Standardizer`).
 
     States come in and rewards go out in the caller's units.
     """
@@ -141,7 +141,7 @@ class VectorNetwork:
         hidden: tuple[int, ...] = (64, 64),
         units: Standardizer | None = None,
     ) -> None:
-        """Layers from all numbers of a state over `hidden` to `num_actions`; without `units`, numbers as they are."""
+        """Layers from the numbers of a state through `hidden` to `num_actions`. Without `units` nothing is standardised."""
         self.state_shape, self.num_actions = state_shape, num_actions
         self._hidden = hidden
         self._layers = list(pairwise((math.prod(state_shape), *hidden, num_actions)))  # numbers in and out of each
@@ -188,7 +188,7 @@ class VectorNetwork:
 
     @property
     def title(self) -> str:
-        """Identifies the architecture in a folder of unfinished work; its sizes follow from the data."""
+        """A name for the architecture in folders of unfinished work."""
         return self.name if self.action_units is None else f"{self.name}, each action in units of its own"
 
     def describe(self) -> dict[str, Any]:
@@ -205,7 +205,7 @@ class VectorNetwork:
         return initial_weights(self.module, rng)
 
     def as_states(self, states: Any) -> tuple[Tensor, ...]:
-        """States of the shape that the network was made for, each as one row, in the network's units.
+        """States as standardised rows [S, F], checked for the shape that the network was made for.
 
         Shifted in float64: a feature such as a time varies by less than float32 resolves.
         """
@@ -234,7 +234,7 @@ class VectorNetwork:
         ]
 
     def predict_by(self, layers: list[tuple[Tensor, Tensor]], *states: Tensor) -> Tensor:
-        """As `predict`, by what `layers_of` returned: a single row takes longer to lay weights out for than to predict."""
+        """`predict` with the result of `layers_of`, which can be kept: it takes longer than the prediction of a single row."""
         activations = aligned(states[0], 1).expand(len(layers[0][0]), -1, -1)
         for number, (bias, kernel) in enumerate(layers, start=1):
             activations = torch.baddbmm(bias, activations, kernel)

@@ -1,1 +1,1 @@
-"""Training many models at once: problems, loop, state and checkpoints."""
+"""Training many models at once."""

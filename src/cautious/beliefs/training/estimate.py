@@ -1,4 +1,4 @@
-"""How long a training will take, from a few steps of it; and what to do where that is long."""
+"""How long a training will take, measured by a few of its steps, and what would shorten it."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from cautious.parallel import single_thread
 from cautious.seeding import make_rng
 
 MANY_STEPS = 2_000_000
-"""Steps of single models from which on an estimate is made: below, training takes minutes at most."""
+"""An estimate is made from this many steps on, counted over all models: fewer take minutes at most."""
 LONG = 600.0
-"""Seconds from which on a training is called long."""
+"""A training of this many seconds or more is called long."""
 STEPS_PER_EPOCH, LARGEST_BATCH = 500, 4096
 """The batch size that is suggested for many rows: so many steps in an epoch, and no larger batches than that."""
 WORTH_IT = 0.8
-"""Larger batches are suggested where they take less than this share of the time; where a core is busy anyway they do not."""
+"""Larger batches are suggested only if they shorten the training to less than this share."""
 TIMED_STEPS, TIMED_SAMPLES = 3, 20_000
 
 
 class LongTrainingWarning(UserWarning):
-    """A training that will take long, and what would make it shorter."""
+    """Training will take long; the text says how long, and what would shorten it."""
 
 
 def is_large(job: TrainingJob) -> bool:
-    """Whether an estimate is worth its second: many steps, on the CPU."""
+    """Whether the training has so many steps on the CPU that an estimate, which takes about a second, is worth it."""
     settings = job.settings
     steps = settings.num_models * settings.num_epochs * settings.num_batches(job.problem.num_samples)
     return job.device.type == "cpu" and steps >= MANY_STEPS
 
 
 def training_seconds(job: TrainingJob) -> float:
-    """Seconds of the whole training on this machine's CPU, by a few steps of the first models and one shuffle of a part."""
+    """Seconds of the whole training on this machine's CPU, estimated from a few steps of the first models and one shuffle."""
     problem, settings = job.problem, job.settings
     models = range(min(settings.num_models, problem.models_per_call))
     state = TrainState.fresh(problem, settings, models, job.device)
@@ -61,7 +61,7 @@ def training_seconds(job: TrainingJob) -> float:
 
 
 def advice(job: TrainingJob) -> str | None:
-    """One sentence about a training that will take long: how long, and what would shorten it; None where it will not."""
+    """One sentence for a training that will take long: how long, and what would shorten it. None for a short training."""
     seconds = training_seconds(job)
     if seconds < LONG:
         return None
@@ -93,7 +93,7 @@ def suggested_batch(num_samples: int) -> int:
 
 
 def in_words(seconds: float) -> str:
-    """A time for people.
+    """A number of seconds in the unit that suits it.
 
     >>> in_words(40), in_words(400), in_words(40_000)
     ('40 s', '7 min', '11 h')

@@ -39,14 +39,14 @@ from cautious.seeding import derive_seed, hashed
 from cautious.validation import parse_count, triton_available
 
 CHECKPOINT_SECONDS = 20.0
-"""About how much work an interruption may cost at most."""
+"""Seconds of work between two checkpoints: what an interruption may cost."""
 
 CALL_SECONDS = 1.0
-"""About how long a problem that trains several epochs by itself may take per call, and how often progress is reported."""
+"""Seconds between two reports of progress; also the length of a call of `TrainingProblem.train_epochs`."""
 
 
 class TrainedModels:
-    """Weights of M models, and how well each fits."""
+    """Weights and final losses of M models."""
 
     def __init__(self, parameters: Tensor, losses: Tensor) -> None:
         """Keep weights [M, P] and each model's mean loss over its last epoch [M]."""
@@ -64,14 +64,14 @@ def train(
     progress: Progress | None = None,
     executor: ShardExecutor | None = None,
 ) -> TrainedModels:
-    """Train all models, shard by shard, resuming from `checkpoint_dir` where it holds earlier work.
+    """M trained models. They are trained in shards, and work that `checkpoint_dir` holds is not done again.
 
     Args:
-        problem: The network, and the data and loss that it is trained on.
-        settings: What determines the result.
+        problem: The network, its data and its loss.
+        settings: Number of models, epochs, batch size, learning rate, weight decay and seed: they determine the result.
         device: Where to train.
-        shard_size: Models trained together; changes speed and memory, not the result.
-        checkpoint_dir: Where to keep unfinished and finished shards.
+        shard_size: Models that are trained together. It changes speed and memory, not the result.
+        checkpoint_dir: Folder for unfinished and finished shards.
         progress: Called after each epoch, or about once a second where epochs are shorter.
         executor: What trains the shards; this process if not given. A shard that is trained elsewhere is kept when it is
             finished, not before.
@@ -103,11 +103,11 @@ def _default_shard_size(job: TrainingJob, executor: ShardExecutor | None) -> int
 
 
 class Training(NamedTuple):
-    """A trained ensemble, and what it took."""
+    """A trained ensemble, the time it took and the hardware it took it on."""
 
     models: TrainedModels
     seconds: float
-    """Of this process; on a cluster the sum over its workers, which is what one worker would have taken."""
+    """Seconds of this process; on a cluster the sum over its workers, which is the time of a single worker."""
     hardware: str
 
 
@@ -115,7 +115,7 @@ class EnsembleExecutor(Protocol):
     """What trains a whole ensemble, in this process or elsewhere (`cautious.executors`)."""
 
     def device(self, name: str) -> torch.device:
-        """The device that "auto", "cpu" or "cuda" stands for, checked to exist."""
+        """The device that is meant by "auto", "cpu" or "cuda", checked to exist."""
         ...
 
     def train(
@@ -166,7 +166,7 @@ def partition_models(num_models: int, size: int, begun: Sequence[range] = ()) ->
 def _train_here(
     job: TrainingJob, shards: list[range], checkpoints: Checkpoints | None, tracker: ProgressTracker
 ) -> list[TrainState]:
-    """In this process: on the CPU one shard per core, elsewhere one after another."""
+    """Train in this process: on the CPU one shard per core, on a GPU one shard after another."""
     num_epochs = job.settings.num_epochs
 
     def work(number: int) -> TrainState:
@@ -188,7 +188,7 @@ def _train_elsewhere(
     checkpoints: Checkpoints | None,
     tracker: ProgressTracker,
 ) -> list[TrainState]:
-    """By an executor: this process writes each shard when it comes back, and does not give out one that is finished."""
+    """Train by an executor. This process writes each shard when it comes back; finished shards are not given out again."""
     home, num_epochs = torch.device("cpu"), job.settings.num_epochs
     loaded = {} if checkpoints is None else {number: checkpoints.load(one, home) for number, one in enumerate(shards)}
     begun = {number: state for number, state in loaded.items() if state is not None}
@@ -248,7 +248,7 @@ def train_shard(
 
 
 def train_plainly(problem: TrainingProblem, settings: TrainingSettings, state: TrainState, num_epochs: int) -> None:
-    """Advance a shard by some epochs in place, step by step: what a problem that trains itself must agree with."""
+    """Advance a shard by some epochs in place, step by step: the reference for `TrainingProblem.train_epochs`."""
     sampler = BatchSampler(problem, settings.seed, state.models, state.parameters.device)
     for _ in range(num_epochs):
         train_epoch(problem, settings, state, sampler)
@@ -279,7 +279,7 @@ def train_epoch(
 
 
 class Block(NamedTuple):
-    """Some of a shard's models, and where they stand in a call."""
+    """Some models of a shard, and their position in a call of `loss_and_gradient`."""
 
     models: slice
     """Which of the shard's models."""
@@ -402,7 +402,7 @@ def _hashes(model_seeds: Tensor, epoch: int, num_samples: int) -> Tensor:
 
 
 class _Checkpointer:
-    """Reports how far a shard is and saves it, always between two steps: then no step is half done."""
+    """Reports the progress of a shard and saves it, between two steps, so a checkpoint never splits a step."""
 
     def __init__(
         self, state: TrainState, save: Callable[[TrainState], None] | None, report: Callable[[int], None]
@@ -418,7 +418,7 @@ class _Checkpointer:
             self.report_and_save()
 
     def report_and_save(self) -> None:
-        """Report; save, if the last time was a while ago, or if the report raises to stop the training."""
+        """Report; save if the last save was a while ago, or if the report raises an exception to stop the training."""
         try:
             if self._state.parameters.is_cuda:  # calls return before the GPU has worked: wait, so that times are true
                 torch.cuda.synchronize(self._state.parameters.device)

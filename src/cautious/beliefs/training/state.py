@@ -35,12 +35,12 @@ from cautious.seeding import check_seed, make_rng
 from cautious.validation import as_float_tensor, as_number, check_finite, check_shape, check_size, parse_count
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
-"""Adam's, PyTorch's defaults; the kernels read them too."""
+"""Constants of Adam: PyTorch's defaults. The GPU kernels read them too."""
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """What determines the trained weights, together with the network and its data."""
+    """Settings of a training. Together with the network and its data they determine the trained weights."""
 
     num_models: int
     num_epochs: int
@@ -50,7 +50,7 @@ class TrainingSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check every number, and keep it as a plain one: files hold these settings."""
+        """Check every number and convert it to a plain Python number, so that files can hold the settings."""
         for name in ("num_models", "num_epochs", "batch_size"):
             object.__setattr__(self, name, parse_count(getattr(self, name), name))
         if not 0 < as_number(self.learning_rate) < math.inf:
@@ -67,12 +67,12 @@ class TrainingSettings:
 
 
 class MiniBatch(NamedTuple):
-    """What each of M models sees in one step."""
+    """The samples that each of M models is trained on in one step."""
 
     samples: Tensor
     """Numbers of the samples, [M, B]."""
     help_bits: Tensor | None = None
-    """0 or 1 for each of them, [M, B], where the problem asks for it (`TrainingProblem.uses_help_bit`)."""
+    """Help bit of each sample, 0 or 1, [M, B]; None unless `TrainingProblem.uses_help_bit`."""
 
 
 class TrainingProblem(Protocol):
@@ -82,13 +82,13 @@ class TrainingProblem(Protocol):
     num_samples: int
     num_parameters: int
     fingerprint: str
-    """Changes with the training data, so that checkpoints of other data are recognised."""
+    """A digest of the training data, by which checkpoints of other data are recognised."""
     uses_help_bit: bool
     """Whether each sample comes with a random help bit, drawn anew in each epoch."""
     shard_size: Mapping[str, int]
-    """How many models to train together, by kind of device."""
+    """Number of models to train together, by kind of device."""
     models_per_call: int
-    """How many models every call of `loss_and_gradient` has on the CPU (`beliefs.fixed_shapes`)."""
+    """Number of models in every call of `loss_and_gradient` on the CPU (`beliefs.fixed_shapes`)."""
 
     @property
     def network(self) -> Network:
@@ -118,11 +118,11 @@ class TrainingProblem(Protocol):
 
 
 LARGEST = 1e18
-"""Rewards to learn from are at most this far from zero: their squares are float32 numbers."""
+"""Largest absolute reward to learn from: its square still fits into float32."""
 
 
 def checked_loss_weights(loss_weights: Any, num_actions: int) -> Tensor:
-    """Weight of each action in the loss, [A], float32: finite, none negative; all 1 if not given."""
+    """Loss weight per action, shape [A], float32, checked to be finite and not negative; all 1 if not given."""
     weights = (
         torch.ones(num_actions, dtype=torch.float32)
         if loss_weights is None
@@ -140,7 +140,7 @@ def checked_loss_weights(loss_weights: Any, num_actions: int) -> Tensor:
 
 
 def checked_rewards(rewards: Any) -> Tensor:
-    """Training rewards [..., S, A]: NaN where an action was not tried, finite elsewhere, every action tried somewhere."""
+    """Checked training rewards [..., S, A]: NaN where an action was not tried, finite elsewhere; each action has a reward."""
     table = as_float_tensor(rewards, "rewards")
     if table.dim() == 1:
         raise InvalidInputError(
@@ -180,7 +180,7 @@ def squared_error(predictions: Tensor, targets: Tensor, weights: Tensor, batch_s
 
 
 class ModuleTrainingProblem:
-    """Inputs and rewards for a vector network, or for a user's own module."""
+    """Training data and loss of a vector network, or of a user's own module."""
 
     uses_help_bit = False
     shard_size: Mapping[str, int] = MappingProxyType({"cpu": MODELS_PER_CALL, "cuda": 256})
@@ -248,19 +248,19 @@ class ModuleTrainingProblem:
 
 
 WEIGHTS, LOSSES = ("parameters", "first_moment", "second_moment"), ("losses", "running")
-"""Tensors of a checkpoint with one row per model, and with one number per model."""
+"""Names of the tensors of a checkpoint: those with one row per model, and those with one number per model."""
 
 
 class TrainState:
-    """Some models in the middle of training: a shard."""
+    """A shard: some models in the middle of training."""
 
     def __init__(self, models: range, tensors: Mapping[str, Tensor], epoch: int, device: torch.device) -> None:
-        """Take weights, Adam's two averages and losses; `epoch` is how many epochs are done."""
+        """Keep weights, the two averages of Adam and losses; `epoch` is the number of epochs done."""
         self.models = models
-        """Their numbers in the ensemble."""
+        """Numbers of the models in the ensemble."""
         self.epoch = epoch
         self.batch = int(tensors.get("batch", 0))
-        """How many steps of the next epoch are done."""
+        """Number of steps done in the current epoch."""
         # At an aligned address wherever they come from, a file or numpy: a library may round by it.
         self.parameters = filled_up(tensors["parameters"].to(device), len(models))
         self.first_moment = tensors["first_moment"].to(device)
@@ -268,7 +268,7 @@ class TrainState:
         self.losses = tensors["losses"].to(device)
         """Each model's mean loss over its last epoch, [M]."""
         self.running = tensors.get("running", torch.zeros_like(self.losses)).to(device)
-        """Sum of its losses over the samples of the steps done since, [M]."""
+        """Sum of each model's losses over the samples of the current epoch so far, [M]."""
 
     @classmethod
     def fresh(
@@ -331,12 +331,12 @@ class Checkpoints:
         return self._folder / f"models-{models.start:05d}-{models.stop - 1:05d}.safetensors"
 
     def _identity(self, models: range) -> Tensor:
-        """Identifies these models of this run, [32]: a file copied or renamed from another run is recognised."""
+        """A digest of this run and these models, [32], by which a file of another run is recognised."""
         text = checksum_of([self._run, models.start, models.stop])
         return torch.tensor(list(hashlib.sha256(text.encode()).digest()), dtype=torch.uint8)
 
     def begun(self) -> list[range]:
-        """Models of the shards that are there, in order, whatever their sizes; of two that overlap, the first."""
+        """Models of the shards in the folder, in order; of two shards that overlap, the first."""
         # Sizes are those of the call that began them: one on other hardware resumes them as they are.
         names = [FILE_NAME.fullmatch(path.name) for path in self._folder.iterdir()]
         shards: list[range] = []
@@ -346,11 +346,11 @@ class Checkpoints:
         return shards
 
     def save(self, state: TrainState) -> None:
-        """Write a shard as it is, which must be between two steps."""
+        """Write a shard. Call it between two steps."""
         save_tensors(self._path(state.models), {**state.tensors(), "identity": self._identity(state.models)})
 
     def load(self, models: range, device: torch.device) -> TrainState | None:
-        """The shard as it was last written; None if it never was."""
+        """The shard that was last written; None if there is none."""
         path = self._path(models)
         if not path.exists():
             return None
@@ -379,10 +379,10 @@ class TrainingJob(NamedTuple):
 
 
 class ShardExecutor(Protocol):
-    """Workers elsewhere: other processes, other machines. All executors give bitwise identical results."""
+    """Workers in other processes or on other machines. All executors give the same bits."""
 
     def num_workers(self, device: torch.device) -> int:
-        """How many shards are trained at the same time."""
+        """Number of shards that are trained at the same time."""
         ...
 
     def train_shards(
