@@ -251,8 +251,9 @@ class UncertainMDP:
     def _rows(self, chance: np.ndarray) -> scipy.sparse.csr_array:
         """Probabilities [Z] of one model as rows [S*A, S]."""
         shape = (self.num_states * self.num_actions, self.num_states)
-        rows = scipy.sparse.csr_array((chance.copy(), self.dynamics.successor, self.dynamics.first), shape=shape)
-        rows.eliminate_zeros()
+        parts = (chance, self.dynamics.successor, self.dynamics.first)
+        rows = scipy.sparse.csr_array(parts, shape=shape, copy=True)
+        rows.eliminate_zeros()  # in place
         return rows
 
 

@@ -16,13 +16,14 @@ from cautious.io.arrays import FORMAT, check_json, checksum_of, fingerprint_of, 
 from cautious.io.content_names import Part, part_of, reading, save_parts
 from cautious.mdp.files import load_mdp, tensors_of
 from cautious.mdp.tabular import TabularMDP
+from cautious.mdp.uncertain import UncertainMDP
 
 DESCRIPTION = "policy.json"
 ENSEMBLE, TABLE, WORLD = "belief/ensemble.json", "belief.safetensors", "mdp.safetensors"
 """Plain names; files have them with a stamp of their content (`io.content_names`)."""
 
 
-def save_policy(folder: Path, settings: Mapping[str, Any], belief: Any, mdp: TabularMDP | None) -> None:
+def save_policy(folder: Path, settings: Mapping[str, Any], belief: Any, mdp: TabularMDP | UncertainMDP | None) -> None:
     """Write a belief, an MDP if there is one, and last the settings, which name the files that belong to them."""
     if not isinstance(belief, (RewardEnsemble, TableBelief)):
         raise InvalidInputError(
@@ -35,7 +36,7 @@ def save_policy(folder: Path, settings: Mapping[str, Any], belief: Any, mdp: Tab
     else:
         parts[TABLE] = Part.of({"rewards": belief.table})
     if mdp is not None:
-        parts[WORLD] = Part.of(tensors_of(mdp))
+        parts[WORLD] = Part.of(mdp.tensors() if isinstance(mdp, UncertainMDP) else tensors_of(mdp))
     content = {"format": FORMAT, "belief": kind, **settings, "mdp": mdp is not None}
     save_parts(folder / DESCRIPTION, content, parts)
 
@@ -55,12 +56,16 @@ def _stamp(belief: RewardEnsemble) -> str:
     )
 
 
-def load_policy(folder: Path, network: Any) -> tuple[dict[str, Any], RewardEnsemble | Tensor, TabularMDP | None]:
+def load_policy(
+    folder: Path, network: Any
+) -> tuple[dict[str, Any], RewardEnsemble | Tensor, TabularMDP | UncertainMDP | None]:
     """Settings, belief and MDP; `network` as in `RewardEnsemble.load`."""
     return reading(folder, lambda: _read_policy(folder, network))
 
 
-def _read_policy(folder: Path, network: Any) -> tuple[dict[str, Any], RewardEnsemble | Tensor, TabularMDP | None]:
+def _read_policy(
+    folder: Path, network: Any
+) -> tuple[dict[str, Any], RewardEnsemble | Tensor, TabularMDP | UncertainMDP | None]:
     path = folder / DESCRIPTION
     description = load_json(path)
     kind = description.get("belief") if isinstance(description, dict) else None
@@ -74,5 +79,11 @@ def _read_policy(folder: Path, network: Any) -> tuple[dict[str, Any], RewardEnse
     else:
         file, expected = part_of(folder, description, TABLE)
         belief = pick(load_tensors(file, expected), "rewards", file)
-    mdp = load_mdp(*part_of(folder, description, WORLD)) if description.get("mdp") else None
+    mdp = _load_world(*part_of(folder, description, WORLD)) if description.get("mdp") else None
     return description, belief, mdp
+
+
+def _load_world(path: Path, expected: str | None) -> TabularMDP | UncertainMDP:
+    """The world of either kind that a file holds."""
+    tensors = load_tensors(path, expected)
+    return UncertainMDP.from_tensors(tensors, path) if "chance" in tensors else load_mdp(path, expected)

@@ -31,6 +31,7 @@ from cautious.beliefs.disagreement import FEWEST, FamiliarDisagreement, in_units
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.mdp.tabular import TabularMDP, parse_mdp
+from cautious.mdp.uncertain import UncertainMDP
 from cautious.parallel import is_forked, single_thread, single_threaded
 from cautious.policy.decision import (
     Decision,
@@ -40,6 +41,7 @@ from cautious.policy.decision import (
     with_baseline,
     with_unjudged,
 )
+from cautious.policy.episodes import EpisodePolicy, joined, reward_of_each
 from cautious.policy.files import load_policy, save_policy
 from cautious.policy.rows import less_overflowing, read_states, refuse
 from cautious.policy.states import BlockExecutor, Games, SolvedStates, predict, solve_states
@@ -47,6 +49,7 @@ from cautious.progress import Progress
 from cautious.risk import RiskMeasure, level_text, parse_level, parse_levels, weights_by_rank
 from cautious.seeding import make_rng
 from cautious.solvers.solve import STATE_GAME_TOLERANCE, USER, solve_mdp
+from cautious.solvers.uncertain.solution import UncertainSolution
 from cautious.tables.frames import index_of, is_named
 from cautious.tables.observations import as_batch
 from cautious.tables.schema import StateRows, action_names
@@ -85,7 +88,7 @@ class CautiousPolicy:
         belief: Belief | Tensor | np.ndarray,
         level: RiskMeasure | str = "1-of-20",
         *,
-        mdp: TabularMDP | None = None,
+        mdp: TabularMDP | UncertainMDP | None = None,
         num_iterations: int | None = None,
         sampling: str = USER.sampling,
         seed: int = 0,
@@ -100,7 +103,8 @@ class CautiousPolicy:
             belief: A `RewardEnsemble`, an array [M, S, A], or anything with ``rewards(states) -> [M, B, A]``. With `mdp`, an
                 array [M, S, A].
             level: How cautious: a risk measure (`cautious.risk`) or its text, such as ``"1-of-20"`` or ``"CVaR(0.1)"``.
-            mdp: The world, where actions move it.
+            mdp: The world, where actions move it. In an `UncertainMDP` the belief may be one array [S, A] for all models, and a
+                policy is drawn for each episode (`reset`).
             num_iterations: T of the paper's algorithm, in an MDP or with queue sampling (there 200 if not given); the most
                 iterations of a state's game (300 if not given). If not given, an MDP is solved to `tolerance`.
             sampling: ``"exact"`` (nothing random, so that the same state gets the same decision), or the paper's ``"queue"``.
@@ -118,9 +122,11 @@ class CautiousPolicy:
         """
         if isinstance(belief, (str, Path)):
             raise InvalidInputError(f"belief={str(belief)!r} is a name; pass what RewardEnsemble.load returns for it.")
+        if isinstance(mdp, UncertainMDP):
+            belief = reward_of_each(belief, mdp)
         self.belief: Any = belief if callable(getattr(belief, "rewards", None)) else TableBelief(belief)
         self.level = parse_level(level)
-        self.mdp = None if mdp is None else parse_mdp(mdp)
+        self.mdp = mdp if mdp is None or isinstance(mdp, UncertainMDP) else parse_mdp(mdp)
         iterations = None if num_iterations is None else parse_count(num_iterations, "num_iterations")
         if not 0 <= as_number(tolerance) < 1:
             raise InvalidInputError(
@@ -143,13 +149,35 @@ class CautiousPolicy:
             else parse_action(bad_rows_action, action_names(self.belief), "bad_rows_action")
         )
         check_action(self.bad_rows_action, getattr(self.belief, "num_actions", None), "bad_rows_action")
-        self._in_mdp = None if mdp is None else self._solve_mdp(mdp, [self.level], None)
+        self._in_mdp = self._solve_mdp(self.mdp, [self.level], None) if isinstance(self.mdp, TabularMDP) else None
+        self._episode = (
+            self._solve_uncertain(self.mdp, self.level, None) if isinstance(self.mdp, UncertainMDP) else None
+        )
         self._own_familiar = None if familiar_states is None else self._familiar_disagreement(familiar_states)
 
     @property
     def gap(self) -> float | None:
         """How much more than this policy any policy can be worth in the MDP, in rewards; None without an MDP."""
+        if self._episode is not None:
+            return float(self._episode.solution.certificate().gap)
         return None if self._in_mdp is None else float(self._in_mdp.gaps[0])
+
+    @property
+    def solution(self) -> UncertainSolution | None:
+        """What `solve_mdp` found in an uncertain world: the mixture, its certificate, its returns; None elsewhere."""
+        return None if self._episode is None else self._episode.solution
+
+    def reset(self, seed: int) -> None:
+        """Begin an episode: in an uncertain world one policy of the mixture is drawn, and kept until the next `reset`.
+
+        Elsewhere nothing changes but the draws of ``predict(deterministic=False)``.
+
+        Args:
+            seed: Equal seeds draw the same.
+        """
+        self._draws = make_rng(seed, "predict")
+        if self._episode is not None:
+            self._episode.reset(seed)
 
     @property
     def familiar(self) -> FamiliarDisagreement | None:
@@ -298,6 +326,12 @@ class CautiousPolicy:
         if self.mdp is None:
             return solve_states(belief, self.games, states, levels, progress, executor)
         numbers = state_numbers(states, self.mdp.num_states)
+        if isinstance(self.mdp, UncertainMDP):
+            own_level = self._episode is not None and list(levels) == [self.level]
+            episodes = [
+                self._episode if own_level else self._solve_uncertain(self.mdp, level, progress) for level in levels
+            ]
+            return joined([each.at(numbers, self.belief.rewards(numbers)) for each in episodes if each is not None])
         own = list(levels) == [self.level] and self._in_mdp is not None
         found = self._in_mdp if own else self._solve_mdp(self.mdp, levels, progress)
         assert found is not None
@@ -305,6 +339,12 @@ class CautiousPolicy:
         gaps, values = (part[:, None].expand(policies.shape[:2]) for part in (found.gaps, found.values))
         spread = disagreement_of(self.belief.rewards(numbers))
         return SolvedStates(policies, ordinary, gaps, values, spread, torch.zeros(len(numbers), dtype=torch.bool))
+
+    def _solve_uncertain(self, world: UncertainMDP, level: RiskMeasure, progress: Progress | None) -> EpisodePolicy:
+        """The policy of a level in an uncertain world."""
+        if not isinstance(self.belief, TableBelief):
+            raise InvalidInputError("belief: with an UncertainMDP it must be an array, [S, A] or [M, S, A].")
+        return EpisodePolicy(world, self.belief.table, level, self.games.tolerance, progress)
 
     def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[RiskMeasure], progress: Progress | None) -> SolvedMDP:
         """Policies of levels in all states of an MDP, the ordinary one beside each, and how good they are."""
@@ -331,20 +371,25 @@ class CautiousPolicy:
     ) -> tuple[Any, Any]:
         """The action for one observation or a batch of them, as Stable-Baselines3's models offer it.
 
-        Without `mdp` each action is chosen for this step alone, whatever follows from it.
+        Without `mdp` each action is chosen for this step alone, whatever follows from it. In an uncertain world with a horizon
+        each call is one step of the episode.
 
         Args:
             observation: One state, or a batch with one row each.
             state: Not used: the policy has no memory. It is returned as it is.
-            episode_start: Not used.
+            episode_start: Where it is true in an uncertain world, the next policy is drawn, as `reset` does.
             deterministic: The most likely action; otherwise one is drawn from the policy.
 
         Returns:
             The action (or an array of them), and `state`.
         """
         most_likely = parse_flag(deterministic, "deterministic")
+        if self._episode is not None and episode_start is not None and np.any(episode_start):
+            self.reset(int(self._draws.integers(2**31)))
         single, states = self.as_batch(observation)
         decision = self.decide(states)
+        if self._episode is not None:
+            self._episode.step()
         actions = decision.action.numpy() if most_likely else self.sample_actions(decision.probabilities.numpy())
         return (actions[0] if single else actions), state
 
@@ -422,7 +467,9 @@ class CautiousPolicy:
         }
 
     @classmethod
-    def from_description(cls, description: Mapping[str, Any], belief: Any, mdp: TabularMDP | None) -> CautiousPolicy:
+    def from_description(
+        cls, description: Mapping[str, Any], belief: Any, mdp: TabularMDP | UncertainMDP | None
+    ) -> CautiousPolicy:
         """The policy with the settings that `describe` returned; raises `InvalidInputError` for others."""
         options = {name: description.get(name) for name in ("num_iterations", "sampling", "seed")}
         options["tolerance"] = description.get("tolerance", STATE_GAME_TOLERANCE)
