@@ -13,12 +13,16 @@ class BadFileError(CautiousError, ValueError):
     """A file that is damaged, of another kind, or without the content that was asked for."""
 
 
+class OtherRunError(BadFileError):
+    """Checkpoints of another training run than the one that was asked for."""
+
+
 class MissingFileError(CautiousError, FileNotFoundError):
     """A file or folder that does not exist."""
 
 
 class SolverError(CautiousError, RuntimeError):
-    """A numerical method that failed, with what it reported."""
+    """A numerical method failed; the message has its report."""
 
 
 class MissingPackageError(CautiousError, ImportError):
@@ -30,7 +34,7 @@ class ClusterError(CautiousError, RuntimeError):
 
 
 class ClusterWarning(UserWarning):
-    """Machines of a cluster whose results differ in their last bits."""
+    """Machines of a cluster compute results that differ in their last bits."""
 
 
 class ConvergenceWarning(UserWarning):

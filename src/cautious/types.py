@@ -40,6 +40,8 @@ class Update(StrEnum):
     REGRET_MATCHING = "regret-matching"
     REGRET_MATCHING_PLUS = "regret-matching+"
     AS_PRINTED = "as-printed"
+    PREDICTIVE = "predictive-regret-matching+"
+    DISCOUNTED = "discounted-regret-matching"
 
 
 class Method(StrEnum):

@@ -66,7 +66,7 @@ def parse_count(value: Any, name: str, minimum: int = 1) -> int:
 
 
 def parse_flag(value: Any, name: str) -> bool:
-    """`value` as a truth value; nothing else, since the text "no" counts as true in Python."""
+    """`value` as a truth value. Anything else is an error, because Python takes the text "no" for true."""
     if not isinstance(value, (bool, np.bool_)):
         raise InvalidInputError(f"{name}={value!r} must be True or False.")
     return bool(value)
@@ -135,7 +135,7 @@ def as_float_tensor(values: ArrayLike, name: str, device: torch.device | str | N
 
 
 def _as_numpy(values: Any) -> np.ndarray:
-    """An array that torch can share: float32 as it is, everything else in float64, never masked, complex or read-only."""
+    """An array that torch can share: float32 stays, all other types become float64. Masked and complex arrays are refused."""
     if isinstance(values, np.ma.MaskedArray):
         raise ValueError("a masked array has gaps; fill them first")
     array = np.asarray(values)
@@ -171,7 +171,7 @@ def as_device(device: torch.device | str | None) -> torch.device | None:
 
 
 def resolve_device(device: torch.device | str | None) -> torch.device:
-    """As `as_device`; "auto" is a GPU where there is one, None the CPU."""
+    """The device of that name, checked to be usable; "auto" means a GPU if there is one, None means the CPU."""
     if isinstance(device, str) and device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     return as_device(device) or torch.device("cpu")
@@ -207,7 +207,7 @@ def check_shape(tensor: Tensor, letters: str, name: str = "array", **sizes: int)
 
 @lru_cache(maxsize=64)
 def _dimensions(letters: str) -> tuple[tuple[str, ...], bool]:
-    """One name per dimension, and whether any may come in front."""
+    """The name of each dimension, and whether batch dimensions may come in front."""
     names = tuple(letters.split())
     return (names[1:], True) if names[0] == "..." else (names, False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import subprocess
 import sys
 from decimal import Decimal
@@ -319,3 +320,13 @@ def test_columns_with_different_labels_are_not_joined_by_position(belief, states
 def test_a_record_batch_of_arrow_is_a_frame(belief, states):
     batch = pa.RecordBatch.from_pandas(states, preserve_index=False)
     assert torch.equal(belief.rewards(batch), belief.rewards(states))
+
+
+def test_differences_of_times_are_seconds():
+    lengths = [1.5, 3600.0, 3 * 86400.0]
+    deltas = [datetime.timedelta(seconds=length) for length in lengths]
+    of_numpy = np.array([int(1000 * length) for length in lengths], dtype="timedelta64[ms]")
+    for cells in (deltas, of_numpy, pd.Series(deltas), pd.Series([*deltas[:2], None], dtype="timedelta64[ns]")):
+        column = as_table({"wait": cells}, "rows").read("wait")
+        assert column.numbers[:2].tolist() == lengths[:2]
+        assert np.isnan(column.numbers[2]) == column.missing[2] == (list(cells)[2] is pd.NaT)

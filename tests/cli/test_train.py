@@ -104,6 +104,19 @@ def test_a_belief_is_replaced_only_when_the_new_one_is_complete(experience, monk
     assert {path.name for path in Path("mine").iterdir()} & files == {"ensemble.json"}
 
 
+def test_overwrite_begins_anew_where_other_settings_were_interrupted(experience, monkeypatch, capsys):
+    other = ["train", "experience.npz", "--out", "mine", *OPTIONS, "--seed", "1"]
+    with monkeypatch.context() as patch:
+        patch.setattr("cautious.cli.train.progress_bar", stopped)
+        with pytest.raises(SystemExit):
+            main(["train", "experience.npz", "--out", "mine", *OPTIONS])
+    with pytest.raises(SystemExit):
+        main(other)
+    assert "checkpoints of another training run" in capsys.readouterr().err
+    main([*other, "--overwrite"])
+    assert torch.equal(RewardEnsemble.load("mine").parameters, fit_ensemble(*experience, **SAME, seed=1).parameters)
+
+
 def test_images_and_what_was_not_tried(experience):
     rng = np.random.default_rng(1)
     rewards = rng.random((12, 4))

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cautious.errors import InvalidInputError
-from cautious.ops.regret import UPDATES, instantaneous_regret, regret_matching, uniform_policy
+from cautious.ops.regret import RULES, accumulate, instantaneous_regret, regret_matching, uniform_policy
 from cautious.types import Update
 
 
@@ -23,12 +23,15 @@ def test_the_policys_own_regret_is_zero():
     assert (policy * instantaneous_regret(values, policy)).sum(dim=-1).abs().max() < 1e-14
 
 
-def test_the_three_updates_by_hand():
+def test_updates_by_hand():
     before, regret = torch.tensor([[1.0, -2.0, 0.5]]), torch.tensor([[-3.0, 1.0, 0.25]])
-    results = {update: UPDATES[update](before, regret).tolist()[0] for update in Update}
+    results = {update: accumulate(before, regret, RULES[update](0)).tolist()[0] for update in Update}
     assert results[Update.REGRET_MATCHING] == [-2.0, -1.0, 0.75]
-    assert results[Update.REGRET_MATCHING_PLUS] == [0.0, 0.0, 0.75]
+    assert results[Update.REGRET_MATCHING_PLUS] == results[Update.PREDICTIVE] == [0.0, 0.0, 0.75]
     assert results[Update.AS_PRINTED] == [1.0, -1.0, 0.75]
+    assert results[Update.DISCOUNTED] == [-1.0, -0.5, 0.375]  # t = 0: both factors are 1/2
+    fourth = RULES[Update.DISCOUNTED](3)  # n = 4: 4^1.5 = 8
+    assert accumulate(before, regret, fourth).tolist()[0] == pytest.approx([-1.0, -0.5, 0.75 * 8 / 9])
 
 
 def test_regret_matching_by_hand():

@@ -20,9 +20,9 @@ from cautious import CautiousPolicy, KofN
 from cautious.solvers.adversary import SolveBatch
 from cautious.solvers.cfr import CFROptions, PerStateGame, Problem
 from cautious.solvers.kernels import FEWEST_MODELS, padded
-from cautious.solvers.per_state import StateGames, play_states
-from cautious.solvers.per_state_cfr import minimise_regret_in_states
+from cautious.solvers.per_state import minimise_regret_in_states, play_states
 from cautious.solvers.rewards import as_rewards
+from cautious.solvers.state_runs import StateGames
 from cautious.types import Sampling, Update
 from cautious.validation import triton_available
 
@@ -115,7 +115,7 @@ def check_games(device: str, shapes: tuple[tuple[int, int, int], ...], num_itera
 def check_iterations(device: str, shape: tuple[int, int, int], num_iterations: int) -> None:
     """The iterations of `solve_bandit` with all updates and both samplings, exact values tracked or not."""
     from cautious.solvers.kernels import state_blocks
-    from cautious.solvers.kernels.state_iterations import minimise_regret_on_gpu
+    from cautious.solvers.kernels.state_games import minimise_regret_on_gpu
 
     num_models = shape[0]
     rewards = kinds_of_rewards(*shape)["random"]
@@ -141,7 +141,8 @@ def check_iterations(device: str, shape: tuple[int, int, int], num_iterations: i
                 torch.testing.assert_close(found.cpu(), expected.expand_as(found), atol=1e-11, rtol=0, equal_nan=True)
 
 
-ITERATED = {"UPDATE": 0, "M": 32, "N": 32, "A": 16, "WIDTH": 32}
+CERTIFIED = {"CHECK": 10, "CERTIFIES": True, "TRACKED": True, "RANKS_ALL": True, "DRAWS": False, "N": 32}
+RECORDED = {"CHECK": 10, "CERTIFIES": False, "M": 32, "N": 32, "A": 16, "WIDTH": 32}
 """Constants of a run that draws at most 32 models."""
 
 CHECKS = {
@@ -162,29 +163,26 @@ def test_interpreted_kernels(check):
 
 @needs_triton
 @pytest.mark.parametrize(
-    ("kernel", "dtype", "constants", "num_warps"),
+    ("dtype", "constants", "num_warps"),
     [
-        ("_play", "fp32", {"CHECK": 10, "M": 128, "A": 16}, 1),
-        ("_play", "fp64", {"CHECK": 10, "M": 32, "A": 4}, 1),
-        ("_iterate", "fp32", ITERATED | {"TRACKED": False, "RANKS_ALL": False, "DRAWS": True}, 1),
-        ("_iterate", "fp64", ITERATED | {"TRACKED": True, "RANKS_ALL": True, "DRAWS": False, "UPDATE": 2}, 2),
+        ("fp32", CERTIFIED | {"M": 128, "A": 16, "WIDTH": 128}, 1),
+        ("fp64", CERTIFIED | {"M": 32, "A": 4, "WIDTH": 32}, 1),
+        ("fp32", RECORDED | {"TRACKED": False, "RANKS_ALL": False, "DRAWS": True}, 1),
+        ("fp64", RECORDED | {"TRACKED": True, "RANKS_ALL": True, "DRAWS": False}, 2),
     ],
 )
-def test_kernels_compile_for_hopper(kernel, dtype, constants, num_warps, tmp_path, monkeypatch):
+def test_kernels_compile_for_hopper(dtype, constants, num_warps, tmp_path, monkeypatch):
     """Without a GPU: the interpreter takes much that the compiler does not."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from cautious.solvers.kernels import state_games, state_iterations
+    from cautious.solvers.kernels.state_games import _play as function
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
-    function = {"_play": state_games._play, "_iterate": state_iterations._iterate}[kernel]
     pointers = {"rewards": f"*{dtype}", "draws": "*i32"}
     kinds: dict[str, str] = {}
     for name in function.arg_names:
-        is_number = (
-            name in constants or name.startswith(("num_", "first_", "window_")) or name in ("count", "k", "batch_size")
-        )
+        is_number = name in constants or name.startswith(("num_", "first_")) or name in ("count", "k", "batch_size")
         kinds[name] = "constexpr" if name in constants else "i32" if is_number else pointers.get(name, "*fp64")
     places = {name: (number,) for number, name in enumerate(function.arg_names)}
     aligned = {places[name]: [["tt.divisibility", 16]] for name, kind in kinds.items() if kind.startswith("*")}

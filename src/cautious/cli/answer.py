@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,35 @@ UNDECIDED = "undecided"
 """What decisions.csv says about a row that no model can judge, where no action is named for such rows."""
 WIDE_GAP = 0.1
 """A gap above this share of the value is warned about."""
+
+
+ADDED = ("new", "not judged", "disagreement", "ordinarily")
+"""The first columns that are added to decisions.csv, in this order; those of the levels follow."""
+
+
+def users_columns(header: Sequence[str]) -> set[str]:
+    """Names of a table's columns that are the user's: all but those that an earlier call of this command added."""
+    for place in range(len(header)):
+        following = header[place + len(ADDED) :]
+        if tuple(header[place : place + len(ADDED)]) == ADDED and all(
+            name.startswith(("decided ", "caution ")) for name in following
+        ):
+            return set(header[:place])
+    return set(header)
+
+
+def as_cell(text: str) -> str:
+    """A text that no spreadsheet takes for a formula: behind an apostrophe where it begins like one and is no number.
+
+    >>> as_cell("=1+1"), as_cell("-0.5"), as_cell("brake")
+    ("'=1+1", '-0.5', 'brake')
+    """
+    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return text
+    with contextlib.suppress(ValueError):
+        float(text)
+        return text
+    return f"'{text}"
 
 
 @dataclass(frozen=True)
@@ -124,8 +154,9 @@ class Answer:
         return replace(whole, policies=policies, certificates=certificates)
 
     def save(self, folder: Path) -> None:
-        """Write policy.safetensors, certificate.json and, for states of a table, decisions.csv."""
-        from cautious.io.arrays import FORMAT, save_json, save_tensors
+        """Write policy.safetensors, certificate.json and, for a table, decisions.csv: all together, or the old ones stay."""
+        from cautious.io.arrays import FORMAT, checksum_of_file, save_json, save_tensors
+        from cautious.io.atomic import write_together
         from cautious.tables.csv import FileTable
 
         table = None if self.inputs is None else self.inputs.table
@@ -139,7 +170,6 @@ class Answer:
         }
         if self.by_rule is not None:
             arrays["fallback_action"] = self.by_rule.action
-        files = {POLICY: save_tensors(folder / POLICY, arrays)}
         certificates = {
             name: {part: _with_nulls(getattr(certificate, part).tolist()) for part in ("lower", "upper", "gap")}
             for name, certificate in self.certificates.items()
@@ -147,11 +177,23 @@ class Answer:
         record = {"format": FORMAT, "solution": self.record, "certificates": certificates}
         if self.estimated is not None:
             record["estimated"] = self.estimated
-        save_json(folder / CERTIFICATE, record, files)
-        if table is not None:
-            self._write_decisions(folder / DECISIONS)
-        else:
-            (folder / DECISIONS).unlink(missing_ok=True)  # an earlier call may have left one, about other states
+        checksums: dict[str, str] = {}
+
+        def write_policy(target: Path) -> None:
+            checksums[POLICY] = save_tensors(target, arrays)
+
+        def write_decisions(target: Path) -> None:
+            self._write_decisions(target)
+            checksums[DECISIONS] = checksum_of_file(target)
+
+        files = {
+            POLICY: write_policy,
+            DECISIONS: None
+            if table is None
+            else write_decisions,  # an earlier call may have left one, about other states
+            CERTIFICATE: lambda target: save_json(target, record, checksums),
+        }
+        write_together(folder, files)
 
     def _write_decisions(self, path: Path) -> None:
         """Write the rows of the table with the decisions.
@@ -161,7 +203,6 @@ class Answer:
         """
         import csv
 
-        from cautious.io.atomic import atomic_write
         from cautious.tables.csv import FileTable
 
         assert self.inputs is not None
@@ -169,8 +210,9 @@ class Answer:
         assert table is not None
         assert columns is not None
         first, names, usual = self.decisions[0], self.names, self.usual
-        # A feature or an outcome of the user's may have one of these names; it is theirs.
-        taken = {*(feature.name for feature in columns.features), *(columns.others or ())}
+        # A column of the user's may have one of these names; it is theirs.
+        features = {*(feature.name for feature in columns.features), *(columns.others or ())}
+        taken = features | users_columns(table.header)
 
         def named(some: Tensor) -> list[str]:
             return [UNDECIDED if action < 0 else names[action] for action in some.tolist()]
@@ -180,10 +222,11 @@ class Answer:
 
         def added_to(block: DataTable, rows: slice) -> dict[str, list[str]]:
             """New columns for some rows."""
-            added = {"new": ["; ".join(remarks) for remarks in columns.remarks(block)]}
-            added["not judged"] = list(first.reasons[rows]) or [""] * len(block)
-            added["disagreement"] = numbers(first.disagreement[rows], 3)
-            added["ordinarily"] = ["" if action < 0 else names[action] for action in usual[rows].tolist()]
+            new = ["; ".join(remarks) for remarks in columns.remarks(block)]
+            not_judged = list(first.reasons[rows]) or [""] * len(block)
+            ordinarily = ["" if action < 0 else names[action] for action in usual[rows].tolist()]
+            values = (new, not_judged, numbers(first.disagreement[rows], 3), ordinarily)
+            added = dict(zip(ADDED, values, strict=True))
             for level, decision in zip(self.levels, self.decisions, strict=True):
                 added[f"decided {level}"] = named(decision.action[rows])
                 added[f"caution {level}"] = numbers(decision.caution[rows], 4)
@@ -191,19 +234,17 @@ class Answer:
                 added["decided with fallback"] = named(self.by_rule.action[rows])
             return {f"{name} (cautious)" if name in taken else name: cells for name, cells in added.items()}
 
-        def write(target: Path) -> None:
-            with target.open("w", newline="", encoding="utf-8") as file:
-                writer, start = csv.writer(file), 0
-                for block in table.blocks() if isinstance(table, FileTable) else [table]:
-                    added = added_to(block, slice(start, start + len(block)))
-                    # A table that this command wrote before has these columns already: replace them.
-                    kept = {name: block.read(name).texts() for name in block.header if name not in added}
-                    if start == 0:
-                        writer.writerow([*kept, *added])
-                    writer.writerows(zip(*kept.values(), *added.values(), strict=True))
-                    start += len(block)
-
-        atomic_write(path, write)
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer, start = csv.writer(file), 0
+            for block in table.blocks() if isinstance(table, FileTable) else [table]:
+                added = added_to(block, slice(start, start + len(block)))
+                # A table that this command wrote before has these columns already: replace them.
+                kept = {name: block.read(name).texts() for name in block.header if name not in added}
+                if start == 0:
+                    writer.writerow(map(as_cell, [*kept, *added]))
+                cells = [list(map(as_cell, texts)) for texts in added.values()]
+                writer.writerows(zip(*kept.values(), *cells, strict=True))
+                start += len(block)
 
     def show(self) -> None:
         """Print how many rows get which action, and how good the decisions are."""

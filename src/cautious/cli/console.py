@@ -8,10 +8,11 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -22,6 +23,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -31,8 +33,30 @@ from cautious.progress import Progress as StepProgress
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if (name, value.strip("0")) != ("COLUMNS", "")}
 """Without a width of 0 columns, which some programs set where they know none, and in which nothing can be printed."""
-console = Console(_environ=ENVIRONMENT)
-error_console = Console(stderr=True, _environ=ENVIRONMENT)
+UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Characters that move a terminal's cursor, begin its commands, or turn the direction of writing."""
+
+
+def printable(text: str) -> str:
+    r"""A text, names from files in it, in which nothing commands the terminal.
+
+    >>> printable("brake\x1b[2J") == r"brake\x1b[2J"
+    True
+    """
+    return UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+class PlainConsole(Console):
+    """A console on which no text is taken for a command; colours come from styles."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Segments of what is printed, their texts printable."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+console = PlainConsole(_environ=ENVIRONMENT)
+error_console = PlainConsole(stderr=True, _environ=ENVIRONMENT)
 
 
 def say(line: str) -> None:
@@ -127,7 +151,7 @@ def _plain_progress() -> Callable[[str, int, int], None]:
         if done == total or title not in last_line or now - last_line[title] >= SECONDS_BETWEEN_LINES:
             last_line[title] = now
             # One write per line, newline included: several threads may report at the same time.
-            print(f"{line}\n", end="", file=sys.stderr, flush=True)
+            print(f"{printable(line)}\n", end="", file=sys.stderr, flush=True)
 
     return report
 
@@ -199,15 +223,54 @@ def as_typed(message: str, options: Collection[str]) -> str:
     return re.sub(rf"(?<= \()({any_name})(?=\))", option, message)
 
 
+def memory_asked_for(error: Exception) -> str | None:
+    """How much memory could not be had, in words, "" where the error does not say; None for errors about something else.
+
+    >>> memory_asked_for(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8589934592 bytes."))
+    ': 8.0 GiB were asked for at once'
+    >>> memory_asked_for(MemoryError()), memory_asked_for(RuntimeError("other"))
+    ('', None)
+    """
+    text = str(error)
+    if not isinstance(error, MemoryError) and not re.search(r"allocate memory|out of memory|std::bad_alloc", text):
+        return None
+    if found := re.search(r"allocate (\d+) bytes", text):
+        return f": {int(found[1]) / 2**30:,.1f} GiB were asked for at once"
+    if found := re.search(r"allocate ([\d.]+ [KMGTPE]?i?B)", text):
+        return f": {found[1]} were asked for at once"
+    return ""
+
+
+@contextmanager
+def _printable_warnings() -> Iterator[None]:
+    """Make Python's own warnings, which name columns and actions, printable."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda *args, **kwargs: printable(before(*args, **kwargs))
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
+
+
 def run_verb(run: Callable[[], None], options: Collection[str] = ()) -> None:
     """Run a verb with these options; invalid input ends in one plain line and exit status 2."""
     try:
-        with _signals_stop():
+        with _signals_stop(), _printable_warnings():
             run()
     except (CautiousError, OSError) as error:
         line = escape(as_typed(str(error), options))
         error_console.print(f"[bold red]error:[/] {line}", emoji=False, soft_wrap=True)
         sys.exit(2 if isinstance(error, CautiousError) else 1)
+    except (MemoryError, RuntimeError) as error:
+        if (asked_for := memory_asked_for(error)) is None:
+            raise
+        error_console.print(
+            f"[bold red]error:[/] out of memory{asked_for}. What was written before is as it was. Take fewer rows, models or "
+            "levels at a time, or a machine with more memory.",
+            emoji=False,
+            soft_wrap=True,
+        )
+        sys.exit(1)
     except KeyboardInterrupt as stopped:
         error_console.print(
             "interrupted. Finished work of 'train' and 'reproduce' is kept: the same command resumes it."

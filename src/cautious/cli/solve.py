@@ -70,7 +70,16 @@ class Solve:
     all-states with --rewards; single-state with --belief, decided by CautiousPolicy unless --sampling or --update is given."""
     sampling: Literal["queue", "exact"] = "exact"
     """queue: sample n models per iteration, as the paper does; exact: weigh all models by rank, without sampling noise."""
-    update: Literal["regret-matching", "regret-matching+", "as-printed"] | None = None
+    update: (
+        Literal[
+            "regret-matching",
+            "regret-matching+",
+            "as-printed",
+            "predictive-regret-matching+",
+            "discounted-regret-matching",
+        ]
+        | None
+    ) = None
     """How regret accumulates; default: regret-matching, and regret-matching+ where CautiousPolicy decides."""
     tolerance: float | None = None
     """Solve until no policy can be better by more than this share of the range of the rewards; default: 0.0001. Not with

@@ -65,7 +65,8 @@ class Train:
     out: Path = Path("belief")
     """Folder of the belief; it also holds unfinished training."""
     overwrite: bool = False
-    """Replace a belief that is in that folder. It stays as it is until the new one is complete."""
+    """Replace a belief that is in that folder, which stays as it is until the new one is complete; where training with other
+    settings was interrupted, begin anew."""
     num_models: int = 100
     """M; at least the n of the levels you plan to use."""
     num_epochs: int = 100
@@ -93,8 +94,18 @@ class Train:
 
     def run(self) -> None:
         """Read, train, save, print the diagnosis."""
+        import shutil
+
+        from cautious.errors import OtherRunError
+
         with progress_bar("training") as progress:
-            belief = self._train(progress)
+            try:
+                belief = self._train(progress)
+            except OtherRunError:
+                if not self.overwrite:
+                    raise
+                shutil.rmtree(self.out / CHECKPOINTS)  # of a run that was interrupted and is not wanted any more
+                belief = self._train(progress)
         models, actions = plural(belief.num_models, "model"), plural(belief.num_actions, "action")
         say(f"{models} of {actions}, states {list(belief.state_shape)}")
         if belief.diagnosis is not None:

@@ -162,6 +162,12 @@ def checksum_of(content: Any) -> str:
     return KIND + hashlib.sha256(text.encode()).hexdigest()
 
 
+def checksum_of_file(path: Path) -> str:
+    """The checksum of a file of another kind than these, by its bytes."""
+    with path.open("rb") as file:
+        return KIND + hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def fingerprint_of(*arrays: Tensor) -> str:
     """A short hash of some arrays' types, shapes and content."""
     digest = hashlib.sha256()

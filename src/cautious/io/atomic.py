@@ -9,7 +9,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from cautious.errors import CautiousError, FolderInUseError, WriteError
@@ -46,6 +46,55 @@ def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
             target.replace(path)
         with contextlib.suppress(OSError):  # some file systems cannot flush a folder
             _flush(path.parent)
+
+
+def write_together(folder: Path, files: Mapping[str, Callable[[Path], object] | None]) -> None:
+    """Fill several files beside `folder`'s own, in this order, then move all of them there; None removes a file.
+
+    The folder is locked. Whatever is raised on the way, an interrupt too, leaves the old files. The moves follow one another:
+    a kill, or a power cut, in those milliseconds can leave some files new and some old, so the last file should say which
+    belong to it.
+
+    Raises:
+        WriteError: A file could not be written; the folder's files are what they were.
+    """
+    with translate_os_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with folder_lock(folder):
+            together = folder / "together"
+            clear_abandoned(folder, f".{together.name}.")
+            with _scratch_folder(together) as scratch:
+                mode = _mode_of_new_files(scratch)
+                for name, write in files.items():
+                    if write is not None:
+                        write(scratch / name)
+                        _flush(scratch / name)
+                        (scratch / name).chmod(mode)
+                _move_all(scratch, folder, files)
+        with contextlib.suppress(OSError):
+            _flush(folder)
+
+
+def _move_all(scratch: Path, folder: Path, names: Iterable[str]) -> None:
+    """Put the files of `scratch` in the place of those of `folder`: all of them, or none."""
+    kept = scratch / "old"
+    kept.mkdir()
+    for name in names:
+        if (folder / name).exists():
+            shutil.copy2(folder / name, kept / name)
+    try:
+        for name in names:
+            if (scratch / name).exists():
+                (scratch / name).replace(folder / name)
+            else:
+                (folder / name).unlink(missing_ok=True)
+    except BaseException:
+        for name in names:
+            if (kept / name).exists():
+                (kept / name).replace(folder / name)
+            else:
+                (folder / name).unlink(missing_ok=True)
+        raise
 
 
 @contextlib.contextmanager

@@ -69,7 +69,7 @@ class Games:
         )
         if not is_compiled or all(is_mean(level, len(rewards)) for level in levels):
             return self._play_in_tensors(rewards, levels, progress)
-        from cautious.solvers.per_state import decide_states  # loads the compiler
+        from cautious.solvers.state_decisions import decide_states  # loads the compiler
 
         most = self.num_iterations or STATE_GAME_ITERATIONS
         return PlayedStates(

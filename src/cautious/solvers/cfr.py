@@ -38,7 +38,7 @@ from torch import Tensor
 
 from cautious.mdp.tabular import TabularMDP
 from cautious.ops.bellman import PolicyEvaluation, Transitions
-from cautious.ops.regret import UPDATES, instantaneous_regret, regret_matching, uniform_policy
+from cautious.ops.regret import RULES, accumulate, instantaneous_regret, regret_matching, uniform_policy
 from cautious.progress import Progress
 from cautious.solvers.adversary import Adversary, JointAdversary, PerStateAdversary, SolveBatch, queued
 from cautious.solvers.kernels import plays_on_gpu
@@ -168,8 +168,10 @@ def step(game: Game, adversary: Adversary, state: CFRState, t: int, update: Upda
     response = adversary.respond(occupancy, t)  # lines 6 to 8: r̄, and the policy's value under it
     action_values = action_values_under(response.reward)  # q
     regret = instantaneous_regret(action_values, state.policy)  # line 9: P^t
-    cumulative_regret = UPDATES[update](state.cumulative_regret, regret)  # line 10: P^T
-    policy = regret_matching(cumulative_regret)  # line 11
+    rule = RULES[update](t)
+    cumulative_regret = accumulate(state.cumulative_regret, regret, rule)  # line 10: P^T
+    expected = cumulative_regret + rule.prediction * regret if rule.prediction else cumulative_regret
+    policy = regret_matching(expected)  # line 11
     return CFRState(policy, cumulative_regret), CFRInfo(occupancy, response.value, regret)
 
 
@@ -294,14 +296,14 @@ def minimise_regret(problem: Problem, options: CFROptions) -> CFRResult:
     """
     if problem.game.per_state and not problem.rewards.streamed:
         if problem.rewards.device.type == "cpu":
-            from cautious.solvers.per_state_cfr import minimise_regret_in_states  # loads the compiler
+            from cautious.solvers.per_state import minimise_regret_in_states  # loads the compiler
 
             return minimise_regret_in_states(problem, options)
         # A program works on all models of a state if it ranks them all, otherwise on those of a draw.
         ranks_all = options.track_exact or options.sampling is Sampling.EXACT
         most = problem.rewards.num_models if ranks_all else max(queued(level).n for level in problem.batch.levels)
         if plays_on_gpu(problem.rewards.device, most, problem.rewards.num_actions):
-            from cautious.solvers.kernels.state_iterations import minimise_regret_on_gpu  # needs Triton
+            from cautious.solvers.kernels.state_games import minimise_regret_on_gpu  # needs Triton
 
             return minimise_regret_on_gpu(problem, options)
     return minimise_regret_of_all(problem, options)

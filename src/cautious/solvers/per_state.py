@@ -1,29 +1,25 @@
-"""Decisions in single states, compiled: k-of-N games, each of which ends when its policy is certified.
+"""Games of single states on the CPU, compiled: one recursion, for decisions and for the runs of `solve_bandit`.
 
 One iteration, for a state with rewards r(a, m) and a policy π [A]:
 
     v_m = Σ_a π(a) r(a, m)                    each model's value
     r̄(a) = Σ_i w_i r(a, m_i)                  the mixture that weighs the models by rank, m_1 the worst
-    P(a) ← max(0, P(a) + r̄(a) - Σ_b π(b) r̄(b))   regret matching+ (Tammelin, 2014)
-    π(a) ∝ P(a)
+    P(a) ← P(a) + r̄(a) - Σ_b π(b) r̄(b)        or another rule (`ops.regret`)
+    π(a) ∝ max(0, P(a))
 
-The best policy seen, or its average weighted by t, has the value `lower`. No policy has a higher k-of-N value than `upper`, the
-largest entry of the averaged mixture: a point of the risk envelope (averaged over all iterations, or since the last power of
-two; the lower bound counts). A game ends when `lower` and `upper` are close.
-
-`decide_states` does all that a decision needs beside predictions in one pass over a state's rewards: the ordinary policy,
-whether any model prefers another action, how far the models differ, and the game where one does. As operations on tensors
-(`ordinary_policy`, `has_disagreement`, `disagreement_of` in `policy.decision`) the first three would take longer than a game.
+Run to its end, the game makes the draws, follows the rule and keeps the record of `solvers.cfr.minimise_regret_of_all`, which
+the tests compare it with. For a decision it ends once its policy is certified: the best policy seen, or the average weighted
+by t, has the value `lower`. No policy is worth more than `upper`, the largest entry of an averaged mixture: a point of the risk
+envelope (averaged over all iterations, or since the last power of two; the lower bound counts). Both are close at the end.
 
 Sums have the order of the loops below on every CPU: no library routine is called, and the compiler may not reorder them. So
-a state's bits depend on that state alone. Sums over models in `decide_states` are by halves, as those of `ops.sums`, so that it
-has the bits of the tensors; the tests compare them.
+a state's bits depend on that state's rewards alone, which stay in the cache for all levels, runs and iterations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,47 +28,31 @@ from torch import Tensor
 from cautious.compiling import compiled
 from cautious.parallel import parallel_map
 from cautious.progress import Progress, ProgressTracker
-from cautious.risk import RiskMeasure, is_mean, weights_by_rank
+from cautious.risk import RiskMeasure, weights_by_rank
+from cautious.solvers.cfr import CFROptions, CFRResult, Problem
+from cautious.solvers.ranking import sort_models, sorting_space
+from cautious.solvers.rewards import DenseRewards
+from cautious.solvers.state_runs import (
+    EXACT,
+    REGRET,
+    SAMPLED,
+    Record,
+    StateGames,
+    certified_plan,
+    recorded_plan,
+    runs_of_levels,
+)
+from cautious.types import Sampling
 
 STATES_PER_TASK = 64
 """States per task of a thread; fewer where there are many models or levels, so that an interrupt does not wait for long."""
 LARGEST_TASK = 2**18
 """Most states x models x levels per task."""
+TASK_BYTES = 2**22
+"""Most rewards of the states of one task of recorded runs, in float64: one cheap copy, which the cache holds."""
 
 CHECK_AVERAGE = 10
 """The average policy is evaluated every this many iterations: often enough to stop in time, for a tenth of the work."""
-
-FEW_MODELS = 256
-"""Most models that are sorted in buckets of their values; above, by digits, whose time is linear whatever the values are."""
-BUCKETS = 256
-"""So many that few of 100 models share one."""
-DIGITS, DIGIT_BITS = 6, 11
-"""Of the 64 bits that are sorted by."""
-LOWEST = np.int64(-(2**63))
-
-
-class StateGames(NamedTuple):
-    """Policies and bounds of the games of S states at L levels."""
-
-    policy: Tensor
-    """The best policy of each, [L, S, A]."""
-    lower: Tensor
-    """Its exact k-of-N value, [L, S]."""
-    upper: Tensor
-    """Bound on every policy's value, [L, S]."""
-
-
-class StateDecisions(NamedTuple):
-    """What L levels do in S states, and how far the models differ there."""
-
-    policies: Tensor
-    """[L, S, A]; the ordinary policy where no model prefers another action, and at levels n-of-n."""
-    ordinary: Tensor
-    """[S, A]."""
-    gaps: Tensor
-    """How much better any policy could be, at most, [L, S]."""
-    spread: Tensor
-    """[S] (`beliefs.disagreement.disagreement`)."""
 
 
 def play_states(
@@ -83,7 +63,7 @@ def play_states(
     tolerance: float,
     progress: Progress | None = None,
 ) -> StateGames:
-    """Play the game of every state at every level, on all threads.
+    """Play the game of every state at every level until it is certified, on all threads.
 
     Args:
         rewards: What each of M models says each action pays, [M, S, A], on the CPU.
@@ -94,37 +74,59 @@ def play_states(
     """
     num_models, num_states, num_actions = rewards.shape
     policy, bounds = np.empty((len(levels), num_states, num_actions)), np.empty((2, len(levels), num_states))
-    inputs = (as_compiled(rewards), all_rank_weights(levels, num_models), num_iterations, float(tolerance))
+    inputs = (as_compiled(rewards), all_rank_weights(levels, num_models), *certified_plan(num_iterations), tolerance)
     in_tasks(lambda first, last: _play_batch(*inputs, first, last, policy, bounds), rewards.shape, levels, progress)
     return StateGames(*(torch.from_numpy(part) for part in (policy, *bounds)))
 
 
-def decide_states(
-    rewards: Tensor,
-    levels: Sequence[RiskMeasure],
-    *,
-    num_iterations: int,
-    tolerance: float,
-    progress: Progress | None = None,
-) -> StateDecisions:
-    """Decide in every state at every level, on all threads.
+def minimise_regret_in_states(problem: Problem, options: CFROptions) -> CFRResult:
+    """T iterations of k-of-N CFR in every state, for a batch of levels and runs, on all threads."""
+    num_iterations, rewards = options.num_iterations, problem.rewards
+    assert isinstance(rewards, DenseRewards)
+    batch_size, num_states, num_actions = problem.shape
+    tracked = options.track_exact or options.sampling is Sampling.EXACT
+    levels = [
+        (runs.members, runs.draws.numpy(), runs.k, runs.rank_weights.numpy())
+        for runs in runs_of_levels(problem, options)
+    ]
+    plan = recorded_plan(options.update, num_iterations)
+    num_windows = plan.restarts.shape[1]
+    size = max(1, min(STATES_PER_TASK, TASK_BYTES // (8 * rewards.num_models * num_actions)))
+    num_tasks = -(-num_states // size)
+    policy, policy_sum, best = (np.empty(problem.shape) for _ in range(3))
+    best_value = np.empty((batch_size, num_states))
+    mixtures = np.empty((num_windows if tracked else 0, *problem.shape))
+    traces = np.empty((num_tasks, batch_size, 3, num_iterations))
 
-    Args:
-        rewards: What each of M models says each action pays, [M, S, A], on the CPU, finite.
-        levels: L levels.
-        num_iterations: Most iterations per game.
-        tolerance: A game ends when its gap is at most this share of the range of the state's rewards.
-        progress: Called with (tasks done, tasks in all).
-    """
-    num_models, num_states, num_actions = rewards.shape
-    policies, ordinary = np.empty((len(levels), num_states, num_actions)), np.empty((num_states, num_actions))
-    gaps, variance = np.empty((len(levels), num_states)), np.empty(num_states)
-    cautious = np.array([not is_mean(level, num_models) for level in levels])
-    inputs = (as_compiled(rewards), all_rank_weights(levels, num_models), cautious, num_iterations, float(tolerance))
-    out = (policies, ordinary, gaps, variance)
-    in_tasks(lambda first, last: _decide_batch(*inputs, first, last, *out), rewards.shape, levels, progress)
-    spread = torch.from_numpy(variance).sqrt()  # torch's root, as of `disagreement`: libraries round it differently
-    return StateDecisions(torch.from_numpy(policies), torch.from_numpy(ordinary), torch.from_numpy(gaps), spread)
+    def play(task: int) -> None:
+        states = slice(task * size, min((task + 1) * size, num_states))
+        own = rewards.tensor[:, states].double()  # before transposing: copying runs of a few numbers is quicker then
+        by_model = np.ascontiguousarray(own.permute(1, 0, 2).numpy())  # [s, M, A]
+        # Exact weights also need the rewards of all models side by side; [s, A, M].
+        ranks_all = tracked or any(draws.shape[2] == 0 for _, draws, _, _ in levels)
+        by_action = np.ascontiguousarray(own.permute(1, 2, 0).numpy()) if ranks_all else by_model
+        for members, draws, k, rank_weights in levels:
+            shape = (len(draws), len(by_model), num_actions)
+            # Fresh arrays: a view of a larger one has another type, for which the functions would be compiled again.
+            last, total, highest = (np.empty(shape) for _ in range(3))
+            value, mixed = np.empty(shape[:2]), np.empty((*shape[:2], num_windows, num_actions))
+            trace = np.zeros((len(draws), 3, num_iterations))
+            trace[:, REGRET] = -np.inf
+            inputs = (by_model, by_action, draws, k, rank_weights, *plan, tracked)
+            _record_batch(*inputs, last, total, highest, value, mixed, trace)
+            policy[members, states], policy_sum[members, states] = last, total
+            best[members, states], best_value[members, states] = highest, value
+            mixtures[:, members, states] = mixed.transpose(2, 0, 1, 3)[: len(mixtures)]
+            traces[task, members] = trace
+        tracker.report(task)
+
+    tracker = ProgressTracker(num_tasks, options.progress)
+    parallel_map(play, num_tasks, tracker.stop if num_tasks > 1 else None)
+    # Sums over tasks in their order, which is that of the states; [T, B].
+    sampled, exact = (traces[:, :, row].cumsum(axis=0)[-1].T for row in (SAMPLED, EXACT))
+    largest = traces[:, :, REGRET].max(axis=0).T
+    found = (policy, policy_sum, best, best_value, mixtures, *map(np.ascontiguousarray, (sampled, exact, largest)))
+    return Record(*map(torch.from_numpy, found)).result(problem, num_iterations)
 
 
 def in_tasks(
@@ -158,18 +160,39 @@ def all_rank_weights(levels: Sequence[RiskMeasure], num_models: int) -> np.ndarr
 
 
 @compiled
-def _play_batch(rewards, rank_weights, num_iterations, tolerance, first, last, policy, bounds):  # type: ignore[no-untyped-def]
+def _play_batch(  # type: ignore[no-untyped-def]
+    rewards, rank_weights, steps, weights, restarts, tolerance, first, last, policy, bounds
+):
     """Play states `first` to `last` of [M, S, A] at all levels [L, M] into `policy` [L, S, A] and `bounds` [2, L, S]."""
     num_models, _, num_actions = rewards.shape
     by_model, by_action = np.empty((num_models, num_actions)), np.empty((num_actions, num_models))
+    space = game_space(num_models, num_actions)
+    draws, sums, averages, trace = nothing_drawn_or_recorded(steps, restarts, num_actions)
     for state in range(first, last):
         limit = tolerance * lay_out(rewards, state, by_model, by_action)
         for level in range(rank_weights.shape[0]):
             lower, upper = play_game(
-                by_model, by_action, rank_weights[level], num_iterations, limit, policy[level, state]
-            )
+                by_model, by_action, draws, 0, rank_weights[level], steps, weights, restarts, True, limit, space,
+                sums[0], sums[1], policy[level, state], averages, trace,
+            )  # fmt: skip
             bounds[0, level, state] = lower
             bounds[1, level, state] = upper
+
+
+@compiled
+def _record_batch(  # type: ignore[no-untyped-def]
+    by_model, by_action, draws, k, rank_weights, steps, weights, restarts, tracked,
+    policy, policy_sum, best, best_value, mixture_sums, trace,
+):  # fmt: skip
+    """Play all runs of a level in all states [s, M, A] into the arrays of the second row (`minimise_regret_in_states`)."""
+    num_states, num_models, num_actions = by_model.shape
+    space = game_space(num_models, num_actions)
+    for state in range(num_states):
+        for run in range(len(draws)):
+            best_value[run, state], _ = play_game(
+                by_model[state], by_action[state], draws[run], k, rank_weights, steps, weights, restarts, tracked, -np.inf,
+                space, policy[run, state], policy_sum[run, state], best[run, state], mixture_sums[run, state], trace[run],
+            )  # fmt: skip
 
 
 @compiled
@@ -187,52 +210,132 @@ def lay_out(rewards, state, by_model, by_action):  # type: ignore[no-untyped-def
 
 
 @compiled
-def play_game(by_model, by_action, rank_weights, num_iterations, limit, best):  # type: ignore[no-untyped-def]
-    """One state's game, rewards [M, A] and [A, M]: the best policy into `best` [A]; returns its value and a bound on all."""
-    num_models, num_actions = by_model.shape
-    policy, regret = np.full(num_actions, 1.0 / num_actions), np.zeros(num_actions)
-    policy_sum, mixture_sum, recent_sum = np.zeros(num_actions), np.zeros(num_actions), np.zeros(num_actions)
-    average, mixture, values = np.empty(num_actions), np.empty(num_actions), np.empty(num_models)
-    order, keys, scratch = sorting_space(num_models)
-    lower, upper, total, recent, restart = -np.inf, np.inf, 0.0, 0.0, 1
+def game_space(num_models, num_actions):  # type: ignore[no-untyped-def]
+    """Arrays that games overwrite: those of sorting, one number per model, and five times one per action."""
+    return sorting_space(num_models), np.empty(num_models), np.empty((5, num_actions))
+
+
+@compiled
+def nothing_drawn_or_recorded(steps, restarts, num_actions):  # type: ignore[no-untyped-def]
+    """What a certified game needs beside its best policy: no draws, room for sums and averages, and no trace."""
+    num_iterations, num_windows = restarts.shape
+    draws, trace = np.empty((num_iterations, 0), np.int64), np.empty((3, 0))
+    return draws, np.empty((2, num_actions)), np.empty((num_windows, num_actions)), trace
+
+
+@compiled
+def play_game(  # type: ignore[no-untyped-def]
+    by_model, by_action, draws, k, rank_weights, steps, weights, restarts, tracked, limit, space,
+    policy, policy_sum, best, mixture_sums, trace,
+):  # fmt: skip
+    """One run of one state's game, the recursion of all of them; returns the best policy's value and a bound on all.
+
+    Args:
+        by_model: Rewards [M, A].
+        by_action: The same [A, M].
+        draws: Models drawn [T, N]; [T, 0] where all models answer.
+        k: How many of the models drawn count.
+        rank_weights: How much a model counts by its rank among all, [M].
+        steps: Of a `Plan`, as the next two.
+        weights: [T].
+        restarts: [T, W].
+        tracked: Whether to rank all models in every iteration, for `best`, `mixture_sums` and exact values.
+        limit: The game ends when the bounds are at most this apart; below zero it goes on to the end, without bounds.
+        space: As `game_space` returned it.
+        policy: Out: the last iterate [A].
+        policy_sum: Out: the weighted sum of the iterates [A].
+        best: Out: the policy of highest exact value [A].
+        mixture_sums: Out: weighted sums of the exact mixtures over each window, [W, A].
+        trace: [3, T], added to (values, exact values) or raised (the largest regret); [3, 0] for no trace.
+    """
+    num_actions = by_model.shape[1]
+    num_iterations, num_drawn = draws.shape
+    num_windows = restarts.shape[1]
+    certifies, traces = limit >= 0.0, trace.shape[1] > 0
+    (order, keys, scratch), values, rows = space
+    cumulative, signed, exact_mixture, mixture, average = rows[0], rows[1], rows[2], rows[3], rows[4]
+    lengths = np.zeros(num_windows)
+    count = len(rank_weights)
+    while rank_weights[count - 1] == 0.0:  # weights never increase, and the first is positive
+        count -= 1
+    rank_weights = rank_weights[:count]
+    policy[:], policy_sum[:], cumulative[:], signed[:] = 1.0 / num_actions, 0.0, 0.0, 0.0
+    lower, upper, value = -np.inf, np.inf, 0.0
     for t in range(num_iterations):
-        value = evaluate(by_model, by_action, policy, rank_weights, order, values, keys, scratch, mixture)
-        if value >= lower:
-            lower = value
-            best[:] = policy
-        if t == restart:  # forget early answers to poor policies, which would loosen the bound
-            recent_sum[:] = 0.0
-            recent = 0.0
-            restart *= 2
-        total += t + 1.0
-        recent += t + 1.0
-        largest, largest_recent = -np.inf, -np.inf
-        for a in range(num_actions):
-            policy_sum[a] += (t + 1.0) * policy[a]
-            mixture_sum[a] += (t + 1.0) * mixture[a]
-            recent_sum[a] += (t + 1.0) * mixture[a]
-            largest = max(largest, mixture_sum[a])
-            largest_recent = max(largest_recent, recent_sum[a])
-        upper = min(upper, largest / total, largest_recent / recent)
-        positive = 0.0
-        for a in range(num_actions):
-            regret[a] = max(0.0, regret[a] + mixture[a] - value)  # value = Σ_b π(b) r̄(b)
-            positive += regret[a]
-        for a in range(num_actions):
-            policy[a] = regret[a] / positive if positive > 0.0 else 1.0 / num_actions
-        if (t + 1) % CHECK_AVERAGE == 0 or t + 1 == num_iterations:
-            weight = 0.0
-            for a in range(num_actions):
-                weight += policy_sum[a]
-            for a in range(num_actions):
-                average[a] = policy_sum[a] / weight
-            value = evaluate(by_model, by_action, average, rank_weights, order, values, keys, scratch, mixture)
-            if value >= lower:
+        weight = weights[t]
+        if tracked or num_drawn == 0:
+            value = evaluate(by_model, by_action, policy, rank_weights, order, values, keys, scratch, exact_mixture)
+            if value >= lower:  # on ties the later iterate, as in `better_policy`
                 lower = value
-                best[:] = average
-        if upper - lower <= limit:
-            break
+                best[:] = policy
+            if traces:
+                trace[EXACT, t] += value
+            for window in range(num_windows):
+                if restarts[t, window]:
+                    for a in range(num_actions):
+                        mixture_sums[window, a] = 0.0
+                    lengths[window] = 0.0
+                lengths[window] += weight
+                largest = -np.inf
+                for a in range(num_actions):
+                    mixture_sums[window, a] += weight * exact_mixture[a]
+                    largest = max(largest, mixture_sums[window, a])
+                upper = min(upper, largest / lengths[window])
+        if num_drawn == 0:
+            mixture[:] = exact_mixture
+        else:
+            value = _worst_of_drawn(by_model, draws[t], policy, k, order, values, mixture)
+        for a in range(num_actions):
+            policy_sum[a] += weight * policy[a]
+        if traces:
+            trace[SAMPLED, t] += value
+            value = 0.0
+            for a in range(num_actions):
+                value += policy[a] * mixture[a]
+            largest = -np.inf
+            for a in range(num_actions):
+                signed[a] += mixture[a] - value
+                largest = max(largest, signed[a])
+            trace[REGRET, t] = max(trace[REGRET, t], largest)
+        _match_regret(cumulative, mixture, value, steps, t, certifies, policy)
+        if certifies:
+            if (t + 1) % CHECK_AVERAGE == 0 or t + 1 == num_iterations:
+                total = 0.0
+                for a in range(num_actions):
+                    total += policy_sum[a]
+                for a in range(num_actions):
+                    average[a] = policy_sum[a] / total
+                value = evaluate(by_model, by_action, average, rank_weights, order, values, keys, scratch, mixture)
+                if value >= lower:
+                    lower = value
+                    best[:] = average
+            if upper - lower <= limit:
+                break
     return lower, max(upper, lower)  # rounding may cross them where they meet
+
+
+@compiled
+def _scaled(number, positive, negative):  # type: ignore[no-untyped-def]
+    """A number times one factor if it is above zero, times another if it is below."""
+    return positive * max(0.0, number) + negative * min(0.0, number)
+
+
+@compiled
+def _match_regret(cumulative, mixture, value, steps, t, adds_first, policy):  # type: ignore[no-untyped-def]
+    """Add the regret to `cumulative` by iteration t's step, and match it in `policy` (Alg. 1, lines 10 and 11); [A], in place.
+
+    `adds_first` is the order of the sum P + r̄ - v: certified games subtract last, tensors form the regret r̄ - v first.
+    """
+    keep_positive, keep_negative, losses, prediction = steps[t, 0], steps[t, 1], steps[t, 2], steps[t, 3]
+    total = 0.0
+    for a in range(len(policy)):
+        regret = mixture[a] - value
+        added = cumulative[a] + mixture[a] - value if adds_first else cumulative[a] + _scaled(regret, 1.0, losses)
+        cumulative[a] = _scaled(added, keep_positive, keep_negative)
+        policy[a] = max(0.0, cumulative[a] + prediction * regret)
+        total += policy[a]
+    for a in range(len(policy)):
+        policy[a] = policy[a] / total if total > 0.0 else 1.0 / len(policy)
 
 
 @compiled
@@ -248,11 +351,8 @@ def evaluate(by_model, by_action, policy, rank_weights, order, values, keys, scr
         if policy[a] != 0.0:
             for m in range(num_models):
                 values[m] += policy[a] * by_action[a, m]
-    _sort(order, values, keys, scratch)
-    count = num_models
-    while rank_weights[count - 1] == 0.0:  # weights never increase, and the first is positive
-        count -= 1
-    mixture[:] = 0.0
+    sort_models(order, values, keys, scratch)
+    mixture[:], count = 0.0, len(rank_weights)
     value = 0.0
     for i in range(0, count - 3, 4):  # four at a time, added one after the other: the sums are read and written once
         first, second, third, fourth = rank_weights[i], rank_weights[i + 1], rank_weights[i + 2], rank_weights[i + 3]
@@ -274,176 +374,49 @@ def evaluate(by_model, by_action, policy, rank_weights, order, values, keys, scr
 
 
 @compiled
-def sorting_space(num_models):  # type: ignore[no-untyped-def]
-    """Arrays for `evaluate`: `order` and `keys` [M], and `scratch`."""
-    return np.empty(num_models, np.int64), np.zeros(num_models), np.empty(num_models + BUCKETS + 1, np.int32)
+def _worst_of_drawn(rewards, drawn, policy, k, worst, returns, mixture):  # type: ignore[no-untyped-def]
+    """Mean of the k worst of the drawn models [N] for a policy [A], into `mixture` [A]; returns its value (Alg. 1, lines 7, 8).
 
-
-@compiled
-def _sort(order, values, keys, scratch):  # type: ignore[no-untyped-def]
-    """Models from the worst on, ties by number, into `order`; neither way depends on how the models were ordered before.
-
-    `keys` and `scratch` are overwritten (`sorting_space`).
+    `rewards` are [M, A]; `worst` and `returns` [at least N] are overwritten. Ties break by the model's number, as `drawn` is
+    sorted.
     """
-    if len(values) <= FEW_MODELS:
-        _sort_in_buckets(order, values, keys, scratch)
-    else:
-        _sort_by_digits(order, values)
-
-
-@compiled
-def _sort_in_buckets(order, values, keys, scratch):  # type: ignore[no-untyped-def]
-    """Buckets of equal width, models of one in the order of their numbers; then insertion, which finds little to move.
-
-    The buckets divide the range of what was in `keys`, the sorted values of the policy before. Other ranges leave more to
-    insertion, but give the same order.
-    """
-    num_models = len(values)
-    places, counts = scratch[:num_models], scratch[num_models : num_models + BUCKETS + 1]
-    low, reach = keys[0], keys[num_models - 1] - keys[0]
-    scale = BUCKETS / reach if reach > 0.0 else 0.0
-    for m in range(num_models):
-        place = (values[m] - low) * scale
-        place = place if place > 0.0 else 0.0  # NaN, too, where a scale is infinite
-        places[m] = np.int32(place if place < BUCKETS - 1.0 else BUCKETS - 1.0)
-    counts[:] = 0
-    for m in range(num_models):
-        counts[places[m] + 1] += 1
-    before = np.int32(0)
-    for bucket in range(1, BUCKETS + 1):
-        before += counts[bucket]
-        counts[bucket] = before
-    for m in range(num_models):
-        following = counts[places[m]]
-        counts[places[m]] = following + 1
-        order[following], keys[following] = m, values[m]
-    for i in range(1, num_models):
-        value = keys[i]
-        if keys[i - 1] > value:
-            m, empty = order[i], i
-            while empty > 0 and keys[empty - 1] > value:
-                keys[empty], order[empty] = keys[empty - 1], order[empty - 1]
-                empty -= 1
-            keys[empty], order[empty] = value, m
-
-
-@compiled
-def _sort_by_digits(order, values):  # type: ignore[no-untyped-def]
-    """Radix sort: by each group of bits in turn, from the lowest on; time linear in the number of models."""
-    num_models = len(values)
-    keys, after = np.empty(num_models, np.uint64), np.empty(num_models, np.int64)
-    counts = np.zeros((DIGITS, 1 << DIGIT_BITS), np.int32)
-    bits = (values + 0.0).view(np.int64)  # -0.0 becomes 0.0, which is equal to it
-    last = np.uint64((1 << DIGIT_BITS) - 1)
-    for m in range(num_models):
-        # As an unsigned whole number in the order of the values: positive ones above, negative ones from the other end.
-        key = np.uint64(bits[m] ^ ((bits[m] >> 63) | LOWEST))
-        keys[m] = key
-        order[m] = m
-        for digit in range(DIGITS):
-            counts[digit, (key >> np.uint64(digit * DIGIT_BITS)) & last] += 1
-    before = order
-    for digit in range(DIGITS):
-        shift, places = np.uint64(digit * DIGIT_BITS), counts[digit]
-        if places[(keys[0] >> shift) & last] == num_models:
-            continue  # all alike
-        total = 0
-        for i in range(len(places)):
-            count = places[i]
-            places[i] = total
-            total += count
-        for i in range(num_models):
-            m = before[i]
-            place = (keys[m] >> shift) & last
-            after[places[place]] = m
-            places[place] += 1
-        before, after = after, before
-    order[:] = before
-
-
-@compiled
-def _decide_batch(  # type: ignore[no-untyped-def]
-    rewards, rank_weights, cautious, num_iterations, tolerance, first, last, policies, ordinary, gaps, variance
-):
-    """Decide in states `first` to `last` of rewards [M, S, A] into the last four: `StateDecisions`, the spread squared.
-
-    `rank_weights` are [L, M]; `cautious` [L] says which levels are not the mean.
-    """
-    num_models, _, num_actions = rewards.shape
-    by_model, by_action = np.empty((num_models, num_actions)), np.empty((num_actions, num_models))
-    terms, mean = np.empty((num_models, num_actions)), np.empty(num_actions)
-    for state in range(first, last):
-        reach = lay_out(rewards, state, by_model, by_action)
-        terms[:] = by_model
-        _mean_over_models(terms, mean)
-        _greedy(mean, ordinary[state])
-        variance[state] = _mean_variance(by_model, mean, terms)
-        objects = _some_model_objects(by_model, ordinary[state])
-        for level in range(len(cautious)):
-            if objects and cautious[level]:
-                lower, upper = play_game(
-                    by_model, by_action, rank_weights[level], num_iterations, tolerance * reach, policies[level, state]
-                )
-                gaps[level, state] = upper - lower
-            else:
-                policies[level, state] = ordinary[state]
-                gaps[level, state] = 0.0
-
-
-@compiled
-def _mean_over_models(terms, mean):  # type: ignore[no-untyped-def]
-    """Mean of `terms` [M, A] by halves into `mean` [A]; overwrites `terms` (`ops.sums.pairwise_mean`)."""
-    num_models, num_actions = terms.shape
-    count = num_models
-    while count > 1:
-        half = (count + 1) // 2
-        for m in range(count - half):
-            for a in range(num_actions):
-                terms[m, a] += terms[half + m, a]
-        count = half
-    for a in range(num_actions):
-        mean[a] = terms[0, a] / num_models
-
-
-@compiled
-def _greedy(mean, policy):  # type: ignore[no-untyped-def]
-    """The actions that pay most on average, evenly, into `policy` [A] (`policy.decision.greedy`)."""
-    highest, count = mean.max(), 0.0
-    for a in range(len(mean)):
-        count += mean[a] == highest
-    for a in range(len(mean)):
-        policy[a] = 1.0 / count if mean[a] == highest else 0.0
-
-
-@compiled
-def _some_model_objects(by_model, ordinary):  # type: ignore[no-untyped-def]
-    """Whether one of the actions of the ordinary policy [A] is not the best for some model (`policy.decision`)."""
-    num_models, num_actions = by_model.shape
-    for m in range(num_models):
-        highest, taken = -np.inf, np.inf  # of all actions, and the least of those that are taken
+    num_actions, num_drawn = len(policy), len(drawn)
+    for first in range(0, num_drawn - 3, 4):  # four sums at a time: each addition waits for the one before
+        one, two = rewards[drawn[first]], rewards[drawn[first + 1]]
+        three, four = rewards[drawn[first + 2]], rewards[drawn[first + 3]]
+        of_one, of_two, of_three, of_four = 0.0, 0.0, 0.0, 0.0
         for a in range(num_actions):
-            highest = max(highest, by_model[m, a])
-            if ordinary[a] > 0.0:
-                taken = min(taken, by_model[m, a])
-        if taken < highest:
-            return True
-    return False
-
-
-@compiled
-def _mean_variance(by_model, mean, terms):  # type: ignore[no-untyped-def]
-    """(1/A) Σ_a Var_m[ r_m(a) ] of rewards [M, A] with `mean` [A]; overwrites `terms` [M, A]."""
-    num_models, num_actions = by_model.shape
-    for m in range(num_models):
+            of_one += policy[a] * one[a]
+            of_two += policy[a] * two[a]
+            of_three += policy[a] * three[a]
+            of_four += policy[a] * four[a]
+        returns[first], returns[first + 1], returns[first + 2], returns[first + 3] = of_one, of_two, of_three, of_four
+    for place in range(num_drawn - num_drawn % 4, num_drawn):
+        own = rewards[drawn[place]]
+        value = 0.0
         for a in range(num_actions):
-            apart = by_model[m, a] - mean[a]
-            terms[m, a] = apart * apart
-    variance = np.empty(num_actions)
-    _mean_over_models(terms, variance)
-    count = num_actions
-    while count > 1:  # over actions by halves, too
-        half = (count + 1) // 2
-        for a in range(count - half):
-            variance[a] += variance[half + a]
-        count = half
-    return variance[0] / num_actions
+            value += policy[a] * own[a]
+        returns[place] = value
+    worst[0] = 0
+    for place in range(1, num_drawn):  # places in `drawn` of the worst so far, from the worst on
+        value = returns[place]
+        if k == num_drawn:
+            worst[place] = place
+        elif place < k or value < returns[worst[k - 1]]:
+            i = min(place, k - 1)
+            while i > 0 and returns[worst[i - 1]] > value:
+                worst[i] = worst[i - 1]
+                i -= 1
+            worst[i] = place
+    value = 0.0
+    mixture[:] = 0.0
+    for i in range(k):
+        value += returns[worst[i]]
+        own = rewards[drawn[worst[i]]]
+        for a in range(num_actions):
+            mixture[a] += own[a]
+    if k > 1:
+        for a in range(num_actions):
+            mixture[a] /= k
+        value /= k
+    return value

@@ -154,7 +154,8 @@ def solve_bandit(
         num_iterations: T; 100 if not given.
         sampling: ``"queue"`` (the default) draws N models per iteration from a shuffled queue (the paper); ``"exact"`` weighs
             all M models by rank in every iteration: no sampling noise.
-        update: ``"regret-matching"`` (the default), ``"regret-matching+"`` or ``"as-printed"`` (Alg. 1 to the letter).
+        update: ``"regret-matching"`` (the default), ``"regret-matching+"``, ``"as-printed"`` (Alg. 1 to the letter),
+            ``"predictive-regret-matching+"`` or ``"discounted-regret-matching"`` (`ops.regret`).
         state_dist: How likely each state is, [S]; uniform if not given. In the single-state regime it has no effect.
         num_runs: Repeat with this many shuffles of the queue; adds a dimension. Run r is the same alone or among others.
         seed: Starts the shuffles.
@@ -258,7 +259,7 @@ def solve_mdp(
         memory: In an uncertain world: whether the policy may remember what it saw.
         num_iterations: T of the paper's algorithm; 100 if another of its options is given.
         sampling: ``"queue"`` (the paper, and the default of its algorithm) or ``"exact"``.
-        update: ``"regret-matching"`` (the default), ``"regret-matching+"`` or ``"as-printed"``.
+        update: As in `solve_bandit`.
         num_runs: Repeat with this many shuffles of the queue; adds a dimension.
         seed: Starts the shuffles.
         device: Where to compute; where the rewards are, if not given.

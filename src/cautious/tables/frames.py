@@ -6,6 +6,7 @@ protocol of Arrow that follows it (`__arrow_c_stream__`) and has columns; they a
 
 from __future__ import annotations
 
+import datetime
 import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -171,6 +172,8 @@ def _as_column(cells: Any, name: str) -> Column:
     array = array[None] if array.ndim == 0 else array
     if array.ndim != 1:
         raise InvalidInputError(f"{name}: expected one value per row, got an array of shape {list(array.shape)}.")
+    if array.dtype.kind == "m":  # differences of times, in seconds
+        array = array / np.timedelta64(1, "s")
     if array.dtype.kind in "fiub":
         values = array.astype(np.float64)
         return Column(array, np.where(np.isfinite(values), values, np.nan), np.isnan(values))
@@ -194,6 +197,8 @@ def _object_column(cells: list[Any], name: str) -> Column:
             values[row] = np.nan if number is None else number
         elif cell is None or type(cell).__name__ in NO_VALUES:
             missing[row] = True
+        elif isinstance(cell, datetime.timedelta):
+            values[row] = cell.total_seconds()
         elif isinstance(cell, (numbers.Real, np.bool_)) or type(cell).__name__ == "Decimal":
             number = float(cell)
             missing[row] = np.isnan(number)

@@ -69,17 +69,17 @@ class TerrainBelief:
 
     @classmethod
     def of(cls, world: TerrainWorld, belief: RewardEnsemble) -> TerrainBelief:
-        """From a trained ensemble on one-hot kinds."""
+        """The belief of a trained ensemble on one-hot kinds."""
         return cls(world, belief.rewards(torch.eye(world.num_kinds))[..., 0])
 
     @property
     def num_models(self) -> int:
-        """M."""
+        """Number of models, M."""
         return len(self.state_rewards)
 
     @property
     def num_actions(self) -> int:
-        """A."""
+        """Number of actions, A."""
         return self.state_rewards.shape[2]
 
     def rewards(self, observations: Any) -> Tensor:

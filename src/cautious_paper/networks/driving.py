@@ -41,10 +41,10 @@ NUM_PARAMETERS = sum(SIZES.values())
 
 
 class PairInputs:
-    """What the network sees of given states and pairs of them; pairs are kept by initial speed, one block per head."""
+    """Inputs of the network for given states and pairs of states. Pairs are sorted by initial speed: one block per head."""
 
     def __init__(self, states: Sequence[DrivingState], pairs: Tensor, device: torch.device | None = None) -> None:
-        """Cut the images into patches, once a state.
+        """Cut the image of each state into patches.
 
         Args:
             states: S states.
@@ -85,7 +85,7 @@ def split_driving_parameters(parameters: Tensor) -> list[Tensor]:
 
 
 class DrivingActivations(NamedTuple):
-    """What the backward pass needs of the forward pass."""
+    """Results of the forward pass that the backward pass needs."""
 
     features: Tensor
     """After the convolution, [M, 8, S*6]."""
@@ -172,11 +172,11 @@ class DrivingNetwork:
 
     @classmethod
     def read(cls, described: Mapping[str, Any], path: object) -> DrivingNetwork:
-        """The network of a file: there is one."""
+        """The network; a file says nothing more about it than its name."""
         return cls()
 
     def describe(self) -> dict[str, Any]:
-        """Nothing but its name: there is one."""
+        """Nothing: the name of the network says everything."""
         return {}
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
@@ -198,12 +198,12 @@ class DrivingNetwork:
         return inputs.world.expected(self.predict_pairs(parameters, inputs))
 
     def predict_pairs(self, parameters: Tensor, inputs: WorldInputs) -> Tensor:
-        """What each model says about every pair of a world: [M, 7052] -> [M, Q]."""
+        """Reward of every pair of a world under each model: [M, 7052] -> [M, Q]."""
         return forward(parameters, inputs.pairs).predictions[inputs.pairs.place].T
 
 
 class WorldInputs:
-    """What the network sees of a world: as many states as the world has, and every pair of them."""
+    """Inputs of the network for a whole world: all pairs of its states."""
 
     def __init__(self, world: DrivingWorld, device: torch.device | None = None) -> None:
         """Prepare all pairs on `device`."""
@@ -211,7 +211,7 @@ class WorldInputs:
         self.pairs = PairInputs(world.states, world.every_pair, device)
 
     def __len__(self) -> int:
-        """S."""
+        """Number of states, S."""
         return len(self.world.states)
 
     def to(self, device: torch.device) -> WorldInputs:
@@ -231,15 +231,15 @@ class PairNetwork(DrivingNetwork):
         return (WorldPairs(inputs.world),)
 
     def predict(self, parameters: Tensor, *states: WorldInputs) -> Tensor:
-        """What each model says about every pair of a world: [M, 7052] -> [M, Q, 1]."""
+        """Reward of every pair of a world under each model: [M, 7052] -> [M, Q, 1]."""
         return self.predict_pairs(parameters, states[0])[..., None]
 
 
 class WorldPairs(WorldInputs):
-    """What the network sees of a world, counted by pairs."""
+    """Inputs of the network for a whole world, with the pairs in the place of states."""
 
     def __len__(self) -> int:
-        """Q."""
+        """Number of pairs, Q."""
         return self.pairs.num_pairs
 
     def to(self, device: torch.device) -> WorldPairs:
@@ -248,7 +248,7 @@ class WorldPairs(WorldInputs):
 
 
 def pair_rewards(belief: RewardEnsemble, world: DrivingWorld) -> Tensor:
-    """What each model of a belief about driving says about every pair of states of a world, [M, Q], float32."""
+    """Reward of every pair of states of a world under each model of a belief about driving, [M, Q], float32."""
     if belief.network.name != DrivingNetwork.name:
         raise InvalidInputError(f"pair_rewards: for beliefs about driving; this network is {belief.network.name!r}.")
     return RewardEnsemble(PairNetwork(), belief.parameters).rewards(world)[..., 0]

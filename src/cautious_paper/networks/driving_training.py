@@ -38,7 +38,7 @@ class DrivingTrainingProblem:
 
     @classmethod
     def familiar(cls, appearance_probability: float) -> DrivingTrainingProblem:
-        """Of the familiar world: the same pairs for every p below 1, fewer at p = 1."""
+        """The problem of the familiar world: the same pairs for every p below 1, fewer at p = 1."""
         return cls(driving_world(novel=False, appearance_probability=appearance_probability))
 
     def to(self, device: torch.device) -> DrivingTrainingProblem:
@@ -51,7 +51,7 @@ class DrivingTrainingProblem:
 
     @cached_property
     def train_epochs(self) -> Callable[[TrainState, TrainingSettings, int], None] | None:
-        """Several epochs in one kernel, where a GPU and Triton can do it; None elsewhere."""
+        """A function that trains several epochs in one kernel; None without a suitable GPU and Triton."""
         device = self._targets.device
         if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0) or not triton_available():
             return None  # the kernel multiplies bfloat16 numbers, which older GPUs cannot

@@ -83,16 +83,16 @@ class ImageNetwork:
 
     @property
     def sizes(self) -> list[int]:
-        """How many numbers each part has."""
+        """Number of weights in each part."""
         return [int(np.prod(shape)) for shape in self.shapes.values()]
 
     @property
     def num_parameters(self) -> int:
-        """P."""
+        """Number of weights of one model, P."""
         return sum(self.sizes)
 
     def describe(self) -> dict[str, Any]:
-        """What a file needs to say about the architecture."""
+        """Number of actions and help bit, as plain values for JSON."""
         return {"num_actions": self.num_actions, "help_bit": self.help_bit}
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
@@ -112,7 +112,7 @@ class ImageNetwork:
         }
 
     def as_states(self, states: Any) -> tuple[Tensor, ...]:
-        """What a caller passes as states, checked: images [S, 28, 28], and with a help bit whether it is available [S].
+        """Checked states: images [S, 28, 28], and for a network with a help bit also whether help is available [S].
 
         Args:
             states: Images; for a network with a help bit a pair of them and one truth value, or one an image; or the two by
@@ -145,7 +145,7 @@ class ImageNetwork:
         return layers_of(self.split(parameters))
 
     def predict_by(self, layers: ImageLayers, *states: Tensor) -> Tensor:
-        """As `predict`, by what `layers_of` returned: an image takes hardly longer than laying weights out for it."""
+        """`predict` with the result of `layers_of`, which can be kept: it takes nearly as long as predicting an image."""
         return predict_images(layers, *states)
 
     def forward(self, parameters: Tensor, images: Tensor, help_available: Tensor | None) -> ImageActivations:

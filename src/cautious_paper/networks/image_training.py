@@ -90,7 +90,7 @@ class ImageTrainingProblem:
         )
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
-        """First weights of one model, [P]."""
+        """Initial weights of one model, [P]."""
         return self.network.init(rng)
 
     def loss_and_gradient(self, parameters: Tensor, batch: MiniBatch) -> tuple[Tensor, Tensor]:
@@ -134,11 +134,11 @@ class ImageLearner:
         return as_images(as_grey(given)), {PICTURES_KEPT_AS: list(shape)}
 
     def learning_rate(self, states: Tensor) -> float:
-        """The paper's, whatever the images."""
+        """The learning rate of the paper."""
         return LEARNING_RATE
 
     def prior(self, states: Tensor) -> float:
-        """None: distances between images say little."""
+        """0: distances between images say little about novelty."""
         return 0.0
 
     def problem(

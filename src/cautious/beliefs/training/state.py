@@ -19,7 +19,7 @@ from cautious.beliefs.fixed_shapes import filled_up
 from cautious.beliefs.networks.base import Network
 from cautious.beliefs.networks.module import MODELS_PER_CALL, ModuleNetwork
 from cautious.beliefs.networks.vector import VectorNetwork
-from cautious.errors import BadFileError, InvalidInputError
+from cautious.errors import BadFileError, InvalidInputError, OtherRunError
 from cautious.io.arrays import (
     FORMAT,
     checksum_of,
@@ -323,7 +323,7 @@ class Checkpoints:
         differing = [name for name, value in self._run.items() if there.get(name) != value]
         if differing:
             what = ", ".join(f"{name} is {there.get(name)!r} there and {self._run[name]!r} here" for name in differing)
-            raise BadFileError(
+            raise OtherRunError(
                 f"{self._folder}: holds checkpoints of another training run ({what}); choose another folder or delete it."
             )
 

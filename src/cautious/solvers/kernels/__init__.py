@@ -1,6 +1,6 @@
-"""Games of single states on a GPU, in Triton: `state_games` for decisions, `state_iterations` for `solve_bandit`.
+"""Games of single states on a GPU, in Triton (`state_games`): for decisions, and for the runs of `solve_bandit`.
 
-Nothing here imports Triton until it is used: those two do, and are for machines that have it.
+Nothing here imports Triton until it is used: `state_games` and `state_blocks` do, and are for machines that have it.
 """
 
 from __future__ import annotations

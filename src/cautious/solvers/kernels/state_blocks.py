@@ -14,7 +14,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cautious.risk import RiskMeasure, weights_by_rank
 from cautious.solvers.kernels import FEWEST_ACTIONS, FEWEST_MODELS, padded
 
 BLOCK_BYTES = 2**30
@@ -48,11 +47,9 @@ def padded_blocks(rewards: Tensor, other_bytes: int) -> Iterator[tuple[int, Tens
         yield first, block
 
 
-def padded_weights(level: RiskMeasure, num_models: int) -> Tensor:
-    """A level's exact weights by rank, followed by zeros, [M padded]."""
-    weights = torch.zeros(padded(num_models, FEWEST_MODELS), dtype=torch.float64)
-    weights[:num_models] = weights_by_rank(level, num_models)
-    return weights
+def padded_weights(rank_weights: Tensor) -> Tensor:
+    """Weights by rank [M], followed by zeros, [M padded]."""
+    return torch.nn.functional.pad(rank_weights, (0, padded(len(rank_weights), FEWEST_MODELS) - len(rank_weights)))
 
 
 def program_size(num_rewards: int) -> dict[str, int]:
