@@ -23,6 +23,7 @@ _NAMES = {
     # Worlds
     "cautious.mdp.tabular": ("TabularMDP",),
     "cautious.mdp.uncertain": ("UncertainMDP",),
+    "cautious.mdp.models": ("Models", "resampled_models", "dirichlet_models", "models_of_parameter", "read_models"),
     "cautious.mdp.coverage": ("Coverage",),
     "cautious.mdp.discretize": ("DiscretizeObservation",),
     "cautious_paper.worlds.driving": ("driving_world", "DrivingWorld"),
@@ -43,6 +44,7 @@ _NAMES = {
     "cautious.solvers.solution": ("Solution", "Trace"),
     "cautious.solvers.certificate": ("Certificate",),
     "cautious.solvers.uncertain.solution": ("UncertainSolution", "UncertainCertificate", "PolicyMixture"),
+    "cautious.solvers.uncertain.memory": ("MemoryMixture",),
     "cautious.types": ("Regime", "Sampling", "Update", "Method", "Objective"),
     # Policies
     "cautious.policy.policy": ("CautiousPolicy",),
@@ -108,6 +110,7 @@ if TYPE_CHECKING:
     from cautious.executors import Executor, open_executor
     from cautious.mdp.coverage import Coverage
     from cautious.mdp.discretize import DiscretizeObservation
+    from cautious.mdp.models import Models, dirichlet_models, models_of_parameter, read_models, resampled_models
     from cautious.mdp.tabular import TabularMDP
     from cautious.mdp.uncertain import UncertainMDP
     from cautious.ops.rates import smallest_rate
@@ -126,6 +129,7 @@ if TYPE_CHECKING:
     from cautious.solvers.optimal import OptimalPolicy, optimal_policy
     from cautious.solvers.solution import Solution, Trace
     from cautious.solvers.solve import solve_bandit, solve_mdp
+    from cautious.solvers.uncertain.memory import MemoryMixture
     from cautious.solvers.uncertain.solution import PolicyMixture, UncertainCertificate, UncertainSolution
     from cautious.tables.training_data import TableWarning
     from cautious.types import Method, Objective, Regime, Sampling, Update
