@@ -19,8 +19,8 @@ from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.beliefs.training.loop import adam_step, loss_and_gradient_in_blocks
 from cautious.beliefs.training.state import MiniBatch, ModuleTrainingProblem, TrainingSettings, TrainState
 from cautious.parallel import single_thread
-from cautious.tables.csv import read_table
-from cautious.tables.learn_table import Missing, learn_log
+from cautious.tables.files import read_table
+from cautious.tables.learn import Missing, learn_log
 from cautious.tables.schema import OutcomeColumns
 from cautious_paper.experiments.store import provenance_line
 

@@ -54,7 +54,7 @@ HOMES = {
     ),
     "numba": ("cautious.compiling",),
     "pyarrow": ("cautious.tables",),
-    "pandas": ("cautious.policy.decision", "cautious_paper.experiments.run_frames"),
+    "pandas": ("cautious.policy.decision", "cautious.baselines.comparing", "cautious_paper.experiments.run_frames"),
     "polars": (),  # its frames are taken, it is never imported
     "matplotlib": ("cautious_paper.report",),
     "PIL": ("cautious_paper.report",),

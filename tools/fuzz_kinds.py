@@ -21,9 +21,9 @@ from cautious.io.arrays import (
 )
 from cautious.mdp.files import load_mdp, save_mdp
 from cautious.seeding import make_rng
-from cautious.tables.array_files import load_dataset
-from cautious.tables.csv import read_table
-from cautious.tables.learn_table import Missing, learn_log
+from cautious.tables.arrays import load_dataset
+from cautious.tables.files import read_table
+from cautious.tables.learn import Missing, learn_log
 from cautious.tables.schema import OutcomeColumns
 from cautious.validation import as_float_tensor
 from cautious_paper.experiments.store import Store

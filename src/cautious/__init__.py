@@ -35,7 +35,7 @@ _NAMES = {
     "cautious.beliefs.disagreement": ("disagreement", "FamiliarDisagreement"),
     "cautious.beliefs.diagnostics": ("Diagnosis", "BeliefWarning"),
     "cautious.beliefs.training.estimate": ("LongTrainingWarning",),
-    "cautious.tables.training_data": ("TableWarning",),
+    "cautious.tables.learn": ("read_log", "TrainingData", "TableWarning"),
     "cautious.executors": ("Executor", "open_executor"),
     # Solvers
     "cautious.solvers.solve": ("solve_bandit", "solve_mdp"),
@@ -52,6 +52,8 @@ _NAMES = {
     "cautious.policy.fallback": ("FallbackRule",),
     "cautious.policy.calibration": ("calibrate", "Calibration", "CalibrationWarning"),
     "cautious.ops.rates": ("smallest_rate",),
+    # What others do, and how they compare
+    "cautious.baselines.comparing": ("compare", "Problem"),
     # Learning from a simulator
     "cautious.rl.kofn_ppo": ("KofNPPO",),
     "cautious.rl.belief": ("StepRewards",),
@@ -77,6 +79,9 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
+_MODULES = ("baselines",)
+"""Modules whose names are public as they are: `cautious.baselines.mean_minus_std`."""
+
 _EXTRAS = {name for name, module in _HOMES.items() if module.startswith("cautious.rl.")}
 """Names that need a package which need not be installed: `from cautious import *` leaves them out."""
 
@@ -85,6 +90,8 @@ _RENAMED = {"DiscretiseObservation": "DiscretizeObservation", "FamiliarSpread": 
 __all__ = [*(name for name in _HOMES if name not in _EXTRAS), "__version__"]
 
 if TYPE_CHECKING:
+    from cautious import baselines as baselines
+    from cautious.baselines.comparing import Problem, compare
     from cautious.beliefs.belief import Belief, TableBelief
     from cautious.beliefs.diagnostics import BeliefWarning, Diagnosis
     from cautious.beliefs.disagreement import FamiliarDisagreement, disagreement
@@ -131,7 +138,7 @@ if TYPE_CHECKING:
     from cautious.solvers.solve import solve_bandit, solve_mdp
     from cautious.solvers.uncertain.memory import MemoryMixture
     from cautious.solvers.uncertain.solution import PolicyMixture, UncertainCertificate, UncertainSolution
-    from cautious.tables.training_data import TableWarning
+    from cautious.tables.learn import TableWarning, TrainingData, read_log
     from cautious.types import Method, Objective, Regime, Sampling, Update
 
 keep_old_names()
@@ -142,6 +149,8 @@ def __getattr__(name: str) -> Any:
     if name in _RENAMED:
         warnings.warn(f"cautious.{name} is now called {_RENAMED[name]}", DeprecationWarning, stacklevel=2)
         return __getattr__(_RENAMED[name])
+    if name in _MODULES:
+        return importlib.import_module(f"cautious.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'cautious' has no attribute {name!r}; it offers {', '.join(sorted(_HOMES))}")
     value = getattr(importlib.import_module(_HOMES[name]), name)
@@ -150,4 +159,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_EXTRAS])
+    return sorted([*__all__, *_EXTRAS, *_MODULES])

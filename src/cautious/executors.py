@@ -12,7 +12,7 @@ import torch
 
 from cautious.beliefs.training.loop import EnsembleExecutor, Training, train
 from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
-from cautious.errors import InvalidInputError, MissingPackageError
+from cautious.errors import Argument, InvalidInputError, MissingPackageError
 from cautious.machine import hardware_name
 from cautious.policy.states import BlockExecutor, Piece, Result, Shared
 from cautious.progress import Progress, TitledProgress
@@ -99,10 +99,14 @@ def open_executor(name: str = "local", address: str | None = None) -> Iterator[E
     device(type='cpu')
     """
     if name not in EXECUTORS:
-        raise InvalidInputError(f"engine={name!r} is not known; choose one of {', '.join(map(repr, EXECUTORS))}.")
+        raise InvalidInputError(
+            Argument("engine", name), f" is not known; choose one of {', '.join(map(repr, EXECUTORS))}."
+        )
     if name == "local":
         if address is not None:
-            raise InvalidInputError(f"address={address!r} is that of a Ray cluster; it goes with --engine ray.")
+            raise InvalidInputError(
+                Argument("address", address), " is that of a Ray cluster; it goes with --engine ray."
+            )
         yield LocalExecutor()
         return
     try:

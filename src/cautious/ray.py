@@ -33,7 +33,7 @@ from torch.nn.grad import conv2d_input, conv2d_weight
 
 from cautious.beliefs.training.loop import Training, train, train_shard
 from cautious.beliefs.training.state import TrainingJob, TrainingProblem, TrainingSettings, TrainState
-from cautious.errors import CautiousError, ClusterError, ClusterWarning, InvalidInputError
+from cautious.errors import Argument, CautiousError, ClusterError, ClusterWarning, InvalidInputError
 from cautious.machine import hardware_name, package_versions
 from cautious.parallel import single_threaded
 from cautious.policy.states import Piece, Result, Shared
@@ -90,7 +90,9 @@ class RayExecutor:
     def device(self, name: str) -> torch.device:
         """The kind of device that tasks are given; "auto" takes GPUs where the cluster has any."""
         if name not in ("auto", *RESOURCE):
-            raise InvalidInputError(f"device={name!r} cannot be used on a cluster; choose 'auto', 'cpu' or 'cuda'.")
+            raise InvalidInputError(
+                Argument("device", name), " cannot be used on a cluster; choose 'auto', 'cpu' or 'cuda'."
+            )
         num_gpus = self.num_workers(torch.device("cuda"))
         if name == "cuda" and not num_gpus:
             raise InvalidInputError("device='cuda' cannot be used here: no machine of the cluster offers a GPU.")

@@ -29,7 +29,7 @@ import torch
 from scipy.special import betainc
 from torch import Tensor
 
-from cautious.errors import InvalidInputError
+from cautious.errors import Argument, InvalidInputError
 from cautious.ops.sums import pairwise_mean
 from cautious.types import ArrayLike
 from cautious.validation import as_float_tensor, as_number, check_finite, check_shape, parse_count, parse_flag
@@ -81,7 +81,8 @@ class KofN:
         match = re.fullmatch(r"\s*(\d{1,9})-of-(\d{1,9})\s*", text) if isinstance(text, str) else None
         if match is None:
             raise InvalidInputError(
-                f"level={text!r} is not a level of the form k-of-n; write it as 'k-of-n', for example '1-of-20'."
+                Argument("level", text),
+                " is not a level of the form k-of-n; write it as 'k-of-n', for example '1-of-20'.",
             )
         return cls(int(match[1]), int(match[2]))
 
@@ -93,8 +94,10 @@ class KofN:
         """Raise unless n models can be drawn from `num_models` without drawing one twice."""
         if self.n > num_models:
             raise InvalidInputError(
-                f"{self}: n={self.n} exceeds the {num_models} models there are; without replacement n must be at most "
-                "that. Use a smaller n or more models (num_models)."
+                f"{self}: ",
+                Argument("n", self.n),
+                f" exceeds the {num_models} models there are; without replacement n must be at most that. Use a smaller n or "
+                "more models (num_models).",
             )
 
     def rank_weights(self, num_models: int, replacement: bool = False) -> Tensor:
@@ -243,7 +246,7 @@ class MeanCVaR:
 def _share(value: Any, name: str) -> float:
     number = as_number(value)
     if not 0 <= number <= 1:
-        raise InvalidInputError(f"{name}={value!r} must lie between 0 and 1.")
+        raise InvalidInputError(Argument(name, value), " must lie between 0 and 1.")
     return number
 
 
@@ -271,8 +274,9 @@ def parse_level(level: Any) -> RiskMeasure:
     if not isinstance(level, str):
         if isinstance(level, type) or not callable(getattr(level, "rank_weights", None)):
             raise InvalidInputError(
-                f"level={level!r} is not a level; pass a text such as '1-of-20' or 'CVaR(0.1)', or an object with "
-                "rank_weights(num_models) -> [M]."
+                Argument("level", level),
+                " is not a level; pass a text such as '1-of-20' or 'CVaR(0.1)', or an object with "
+                "rank_weights(num_models) -> [M].",
             )
         return level
     match = re.fullmatch(r"\s*([A-Za-z]+)\s*(?:\(([^()]*)\))?\s*", level)
@@ -281,12 +285,15 @@ def parse_level(level: Any) -> RiskMeasure:
         if match is None and "-of-" in level:
             return KofN.parse(level)
         raise InvalidInputError(
-            f"level={level!r} is not a level; write it as 'k-of-n', for example '1-of-20', or as 'CVaR(0.1)', 'WorstCase()', "
-            "'Mean()' or 'MeanCVaR(0.1, 0.5)'."
+            Argument("level", level),
+            " is not a level; write it as 'k-of-n', for example '1-of-20', or as 'CVaR(0.1)', 'WorstCase()', "
+            "'Mean()' or 'MeanCVaR(0.1, 0.5)'.",
         )
     numbers = [_number_in(part, level) for part in (match[2] or "").split(",") if part.strip() or count]
     if len(numbers) != count:
-        raise InvalidInputError(f"level={level!r}: {kind.__name__} takes {count} number(s), got {len(numbers)}.")
+        raise InvalidInputError(
+            Argument("level", level), f": {kind.__name__} takes {count} number(s), got {len(numbers)}."
+        )
     return kind(*numbers)
 
 
@@ -295,7 +302,7 @@ def _number_in(part: str, level: str) -> float:
     try:
         return float(part)
     except ValueError:
-        raise InvalidInputError(f"level={level!r}: {part.strip()!r} is not a number.") from None
+        raise InvalidInputError(Argument("level", level), f": {part.strip()!r} is not a number.") from None
 
 
 def parse_levels(level: Levels) -> tuple[RiskMeasure, ...]:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from cautious.errors import InvalidInputError
+from cautious.errors import Argument, InvalidInputError
 
 
 def check_seed(seed: Any) -> int:
     """`seed` as a plain whole number, zero or larger."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise InvalidInputError(f"seed={seed!r} must be a whole number, zero or larger.")
+        raise InvalidInputError(Argument("seed", seed), " must be a whole number, zero or larger.")
     return int(seed)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.errors import InvalidInputError
+from cautious.errors import Argument, InvalidInputError
 from cautious.io.atomic import translate_os_errors
 from cautious.types import ArrayLike
 
@@ -39,24 +39,24 @@ def parse_choice(kind: type[Choice], value: str, name: str) -> Choice:
         return kind(value)
     except (ValueError, TypeError):
         known = ", ".join(repr(str(member)) for member in kind)
-        raise InvalidInputError(f"{name}={value!r} is not known; choose one of {known}.") from None
+        raise InvalidInputError(Argument(name, value), f" is not known; choose one of {known}.") from None
 
 
 def look_up(table: Mapping[str, Entry], value: Any, name: str) -> Entry:
     """The entry of `table` that `value` names; an error that lists the known names otherwise."""
     if not isinstance(value, str) or value not in table:
-        raise InvalidInputError(f"{name}={value!r} is not known; choose one of {', '.join(map(repr, table))}.")
+        raise InvalidInputError(Argument(name, value), f" is not known; choose one of {', '.join(map(repr, table))}.")
     return table[value]
 
 
 def check_count(value: Any, name: str, minimum: int = 1) -> None:
     """Raise unless `value` is a whole number that is at least `minimum`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise InvalidInputError(f"{name}={value!r} must be a whole number, at least {minimum}.")
+        raise InvalidInputError(Argument(name, value), f" must be a whole number, at least {minimum}.")
     if value < minimum:
-        raise InvalidInputError(f"{name}={value} is too small; it must be at least {minimum}.")
+        raise InvalidInputError(Argument(name, int(value)), f" is too small; it must be at least {minimum}.")
     if value > LARGEST_COUNT:
-        raise InvalidInputError(f"{name} is too large; it must be at most {LARGEST_COUNT:,}.")
+        raise InvalidInputError(Argument(name), f" is too large; it must be at most {LARGEST_COUNT:,}.")
 
 
 def parse_count(value: Any, name: str, minimum: int = 1) -> int:
@@ -68,7 +68,7 @@ def parse_count(value: Any, name: str, minimum: int = 1) -> int:
 def parse_flag(value: Any, name: str) -> bool:
     """`value` as a truth value. Anything else is an error, because Python takes the text "no" for true."""
     if not isinstance(value, (bool, np.bool_)):
-        raise InvalidInputError(f"{name}={value!r} must be True or False.")
+        raise InvalidInputError(Argument(name, value), " must be True or False.")
     return bool(value)
 
 
@@ -83,18 +83,18 @@ def as_number(value: Any) -> float:
 def check_callable(value: Any, name: str, of: str) -> None:
     """Raise unless `value` is a function, or None; `of` names its arguments."""
     if value is not None and not callable(value):
-        raise InvalidInputError(f"{name}={value!r} must be a function of ({of}), or None.")
+        raise InvalidInputError(Argument(name, value), f" must be a function of ({of}), or None.")
 
 
 def as_path(value: Any, name: str) -> Path:
     """`value` as a path that the system can look up; it need not exist."""
     if not isinstance(value, (str, os.PathLike)) or not str(value) or "\0" in str(value):
-        raise InvalidInputError(f"{name}={value!r} must be a path: a text or a pathlib.Path.")
+        raise InvalidInputError(Argument(name, value), " must be a path: a text or a pathlib.Path.")
     path = Path(value)
     try:
         path.exists()
     except OSError as error:
-        raise InvalidInputError(f"{name}={str(value)[:80]!r} cannot be a path ({error.strerror}).") from None
+        raise InvalidInputError(Argument(name, str(value)[:80]), f" cannot be a path ({error.strerror}).") from None
     return path
 
 
@@ -106,7 +106,7 @@ def check_folder(value: Any, name: str = "folder") -> None:
     path = as_path(value, name)
     there = next(part for part in (path, *path.parents) if part.exists())
     if not there.is_dir():
-        raise InvalidInputError(f"{name}={str(path)!r}: {there} is a file; choose a folder, or a new name.")
+        raise InvalidInputError(Argument(name, str(path)), f": {there} is a file; choose a folder, or a new name.")
     with translate_os_errors(path):
         tempfile.TemporaryFile(dir=there).close()
 
@@ -159,7 +159,9 @@ def check_device(device: torch.device | str) -> None:
             raise ValueError("it holds no numbers")
     except (RuntimeError, AssertionError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise InvalidInputError(f"device={device!r} cannot be used here ({reason}); 'cpu' always can.") from None
+        raise InvalidInputError(
+            Argument("device", device), f" cannot be used here ({reason}); 'cpu' always can."
+        ) from None
 
 
 def as_device(device: torch.device | str | None) -> torch.device | None:

@@ -19,7 +19,7 @@ from cautious import CautiousPolicy, FallbackRule, InvalidInputError, RewardEnse
 from cautious.beliefs.diagnostics import BeliefWarning
 from cautious.policy.calibration import CalibrationWarning
 from cautious.tables.frames import as_table, is_frame
-from cautious.tables.training_data import TableWarning
+from cautious.tables.learn import TableWarning
 
 SMALL: dict[str, Any] = {"num_models": 6, "num_epochs": 30, "batch_size": 32, "progress": False}
 
@@ -269,8 +269,8 @@ def test_what_only_speaks_the_interchange_protocol(belief, states):
 
 
 def test_truth_values_of_a_frame_are_texts_of_a_file(tmp_path):
-    from cautious.tables.csv import read_table
-    from cautious.tables.learn_table import Missing, learn_log
+    from cautious.tables.files import read_table
+    from cautious.tables.learn import Missing, learn_log
     from cautious.tables.schema import OutcomeColumns
 
     path = tmp_path / "log.csv"

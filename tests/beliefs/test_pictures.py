@@ -8,7 +8,7 @@ import torch
 
 from cautious import CautiousPolicy, InvalidInputError, RewardEnsemble, fit_ensemble
 from cautious.beliefs.diagnostics import BeliefWarning
-from cautious.tables.pictures import as_grey, picture_shape
+from cautious.tables.arrays import as_grey, picture_shape
 
 
 def pictures(count: int = 24) -> tuple[np.ndarray, np.ndarray]:

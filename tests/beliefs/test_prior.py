@@ -15,8 +15,8 @@ from cautious.beliefs.networks.vector import deviations
 from cautious.beliefs.prior import MOST_GROWTH, Prior
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.io.arrays import load_json, save_json
-from cautious.tables.csv import read_table
-from cautious.tables.learn_table import Missing, learn_log
+from cautious.tables.files import read_table
+from cautious.tables.learn import Missing, learn_log
 from cautious.tables.schema import OutcomeColumns
 
 QUICK = {"num_models": 24, "num_epochs": 40, "batch_size": 32, "progress": False}

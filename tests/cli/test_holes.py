@@ -15,7 +15,8 @@ from safetensors.torch import load_file
 
 from cautious import CautiousPolicy, RewardEnsemble
 from cautious.cli.main import main
-from cautious.tables import csv as csv_tables
+from cautious.policy import rows as rows_read
+from cautious.tables import files as csv_tables
 from cautious.tables import frames
 
 HEADER = ["name", "temperature", "pulse", "site", "treatment", "outcome"]
@@ -126,7 +127,7 @@ def test_text_read_some_rows_at_a_time_gives_the_same_files_and_messages(here, c
     command = ["solve", "--belief", str(here), "--states", "new.csv", "--level", "1-of-6", *options, "--out", "solved"]
     said, files = [], []
     for size in (8192, 3, 1):
-        monkeypatch.setattr("cautious.tables.csv.ROWS_PER_BLOCK", size)
+        monkeypatch.setattr("cautious.tables.files.ROWS_PER_BLOCK", size)
         main(command)
         said.append(capsys.readouterr().out)
         files.append({path.name: path.read_bytes() for path in Path("solved").iterdir()})
@@ -138,7 +139,8 @@ def test_text_read_some_rows_at_a_time_gives_the_same_files_and_messages(here, c
 def test_a_file_that_changes_in_between_leaves_nothing(here, capsys, monkeypatch):
     read = csv_tables.version_of
     versions = iter([(1, 1)])  # when it is read first; another one when it is to be read again
-    monkeypatch.setattr(csv_tables, "version_of", lambda path: next(versions, read(path)))
+    for module in (csv_tables, rows_read):
+        monkeypatch.setattr(module, "version_of", lambda path: next(versions, read(path)))
     with pytest.raises(SystemExit) as stop:
         main(["solve", "--belief", str(here), "--states", "whole.csv", "--level", "1-of-6", "--out", "solved"])
     assert stop.value.code not in (None, 0, 3)

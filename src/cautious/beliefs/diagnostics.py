@@ -196,7 +196,7 @@ def diagnose(
         concerns.append(
             f"the models agree everywhere: they differ by {familiar:.2g} on familiar states and by {elsewhere:.2g} on made-up "
             f"ones unlike the training data, where rewards vary by {scale:.2g}. Caution comes from disagreement, so policies "
-            "of this belief will hardly be cautious. Use a wider prior (prior=0.75 is the default for vectors, 0 is none); "
+            "of this belief will hardly be cautious. Use a wider prior (0.75 is the default for vectors, 0 is none); "
             "start each model from different weights; or use a network that the data does not determine everywhere (a larger "
             "one, or less weight decay)."
         )

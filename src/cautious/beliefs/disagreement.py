@@ -17,7 +17,7 @@ import torch
 from scipy.special import stdtrit
 from torch import Tensor
 
-from cautious.errors import InvalidInputError
+from cautious.errors import Argument, InvalidInputError
 from cautious.ops.sums import pairwise_mean
 from cautious.validation import as_number, check_shape
 
@@ -117,7 +117,7 @@ class FamiliarDisagreement:
             at_most: In (0, 1); 0.05 gives 1, by the definition of the unit.
         """
         if not 0 < as_number(at_most) < 1:
-            raise InvalidInputError(f"at_most={at_most!r} must be between 0 and 1, both excluded.")
+            raise InvalidInputError(Argument("at_most", at_most), " must be between 0 and 1, both excluded.")
         spread = predictive_quantile(torch.tensor(self.spreads, dtype=torch.float64), 1 - at_most)
         return float(in_units_of(self, torch.tensor([spread], dtype=torch.float64))[0])
 

@@ -29,8 +29,8 @@ from cautious.io.arrays import FORMAT, load_json, load_tensors, pick
 from cautious.io.content_names import Part, part_of, reading, save_parts
 from cautious.parallel import parallel_map, single_threaded
 from cautious.progress import Progress, ProgressTracker
+from cautious.tables.arrays import PICTURES_KEPT_AS, as_grey, picture_shape
 from cautious.tables.frames import as_table, is_named
-from cautious.tables.pictures import PICTURES_KEPT_AS, as_grey, picture_shape
 from cautious.tables.schema import KEPT_AS, TableSchema, action_names
 from cautious.types import ArrayLike
 from cautious.validation import (

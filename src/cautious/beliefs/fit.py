@@ -22,12 +22,12 @@ from cautious.beliefs.prior import WIDTH, Prior, checked_width
 from cautious.beliefs.training.estimate import LongTrainingWarning, advice, is_large
 from cautious.beliefs.training.loop import EnsembleExecutor, TrainingJob, train
 from cautious.beliefs.training.state import ModuleTrainingProblem, TrainingProblem, TrainingSettings, checked_rewards
-from cautious.errors import InvalidInputError
+from cautious.errors import Argument, InvalidInputError
 from cautious.parallel import single_threaded
 from cautious.progress import Progress, as_progress
 from cautious.seeding import make_rng
-from cautious.tables.pictures import SIDE, picture_shape
-from cautious.tables.training_data import with_names
+from cautious.tables.arrays import SIDE, picture_shape
+from cautious.tables.learn import TrainingData, as_training_data
 from cautious.types import ArrayLike
 from cautious.validation import as_float_tensor, as_folder, as_number, check_shape, resolve_device
 
@@ -132,7 +132,8 @@ def learner_for(network: Any, inputs: Any) -> Learner:
     if callable(network):
         return ModuleLearner(network)
     raise InvalidInputError(
-        f"network={network!r} is not known; choose 'auto', 'image', 'vector', or a function that returns a torch module."
+        Argument("network", network),
+        " is not known; choose 'auto', 'image', 'vector', or a function that returns a torch module.",
     )
 
 
@@ -141,8 +142,8 @@ NetworkChoice = str | Callable[[], torch.nn.Module] | Learner
 
 @single_threaded
 def fit_ensemble(
-    inputs: ArrayLike | Any,
-    rewards: ArrayLike | Any,
+    inputs: ArrayLike | TrainingData | Any,
+    rewards: ArrayLike | Any = None,
     *,
     network: NetworkChoice = "auto",
     num_models: int = 100,
@@ -171,9 +172,10 @@ def fit_ensemble(
 
     Args:
         inputs: Familiar states, one per row. Vectors [S, ...]; or images [S, 28, 28]; or pictures in bytes [S, H, W, C] of at
-            least 16 x 16 pixels, which become grey images (`tables.pictures`); or a table, which is a frame (pandas, polars)
+            least 16 x 16 pixels, which become grey images (`tables.arrays`); or a table, which is a frame (pandas, polars)
             or a dictionary of columns. The belief keeps the names of a table's columns: new states may then come by name, in
-            any order. Each text of a column becomes a feature of 0 and 1 (`tables.learn_table`).
+            any order. Each text of a column becomes a feature of 0 and 1 (`tables.learn`). Or a whole log, as `read_log`
+            returns it, without `rewards`.
         rewards: What each action paid in each state, [S, A]. NaN where an action was not tried: such an entry carries no loss.
             In a frame or a dictionary each column is an action, and the belief keeps the names of the actions.
         network: "image" is the paper's convolutional network. "vector" is a network with two hidden layers of 64, which learns
@@ -224,8 +226,8 @@ def fit_ensemble(
     """
     if executor is not None and not callable(getattr(executor, "train", None)):
         raise InvalidInputError(f"executor={executor!r} must be what open_executor yields, or None.")
-    inputs, rewards, names = with_names(inputs, rewards, missing)
-    table = checked_rewards(rewards)
+    data = as_training_data(inputs, rewards, missing)
+    inputs, table = data.inputs, checked_rewards(data.rewards)
     learner = learner_for(network, inputs)
     states, kept_of_states = learner.as_inputs(inputs)
     rate = learner.learning_rate(states) if learning_rate is None else learning_rate
@@ -252,8 +254,9 @@ def fit_ensemble(
     )
     if not bool(trained.parameters.isfinite().all()):
         raise InvalidInputError(
-            f"learning_rate={settings.learning_rate:g}: training diverged (weights that are not finite); use a smaller one, "
-            "and inputs and rewards of moderate size."
+            Argument("learning_rate", settings.learning_rate),
+            ": training diverged (weights that are not finite); use a smaller one, "
+            "and inputs and rewards of moderate size.",
         )
     # A model's reward is its network's prediction plus its fixed random prior. The prior is added after training: networks are
     # trained on the rewards themselves, and the prior is nothing near familiar states.
@@ -263,7 +266,7 @@ def fit_ensemble(
         priors = Prior.fitted(
             rows, table[familiar], width=width, num_models=settings.num_models, seed=settings.seed
         ).to(trained.parameters.device)
-    kept = asdict(settings) | {"prior": width} | names | kept_of_states
+    kept = asdict(settings) | {"prior": width} | data.names | kept_of_states
     belief = RewardEnsemble(problem.network, trained.parameters, trained.losses, kept, prior=priors)
     if len(held_out):
         predictions = belief.rewards(states[held_out])
@@ -282,7 +285,9 @@ def _split(known: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
     be compared with it.
     """
     if not 0 <= as_number(fraction) < 1:
-        raise InvalidInputError(f"validation_fraction={fraction!r} must be in [0, 1): the part that no model sees.")
+        raise InvalidInputError(
+            Argument("validation_fraction", fraction), " must be in [0, 1): the part that no model sees."
+        )
     order = torch.from_numpy(make_rng(seed, "held out").permutation(len(known)))
     has_reward = known[order].any(dim=1)
     order, count = torch.cat([order[has_reward], order[~has_reward]]), int(fraction * int(has_reward.sum()))

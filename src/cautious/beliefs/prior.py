@@ -39,7 +39,7 @@ from torch import Tensor
 
 from cautious.beliefs.fixed_shapes import aligned, filled_up
 from cautious.beliefs.networks.vector import deviations, shared_deviation
-from cautious.errors import BadFileError, InvalidInputError
+from cautious.errors import Argument, BadFileError, InvalidInputError
 from cautious.seeding import make_rng
 from cautious.validation import as_number
 
@@ -192,7 +192,8 @@ def checked_width(prior: float) -> float:
     """`prior` as a float, checked to be a width."""
     if not 0 <= as_number(prior) < math.inf:
         raise InvalidInputError(
-            f"prior={prior!r} must be zero or a positive number: the width of each model's random prior, 0 for none."
+            Argument("prior", prior),
+            " must be zero or a positive number: the width of each model's random prior, 0 for none.",
         )
     return float(prior)
 

@@ -157,7 +157,7 @@ class Answer:
         """Write policy.safetensors, certificate.json and, for a table, decisions.csv: all together, or the old ones stay."""
         from cautious.io.arrays import FORMAT, checksum_of_file, save_json, save_tensors
         from cautious.io.atomic import write_together
-        from cautious.tables.csv import FileTable
+        from cautious.tables.files import FileTable
 
         table = None if self.inputs is None else self.inputs.table
         if isinstance(table, FileTable):
@@ -203,10 +203,10 @@ class Answer:
         """
         import csv
 
-        from cautious.tables.csv import FileTable
+        from cautious.tables.files import FileTable
 
         assert self.inputs is not None
-        table, columns = self.inputs.table, self.inputs.columns
+        table, columns = self.inputs.table, self.inputs.belief.columns
         assert table is not None
         assert columns is not None
         first, names, usual = self.decisions[0], self.names, self.usual

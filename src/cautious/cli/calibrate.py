@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.table import Table
 
-from cautious.cli.console import as_typed, console, make_table, plural, progress_bar, say, warn
-from cautious.errors import BadFileError, InvalidInputError
+from cautious.cli.console import console, make_table, plural, progress_bar, say, warn
+from cautious.errors import BadFileError, InvalidInputError, worded
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.policy.calibration import Calibration
     from cautious.progress import Progress
@@ -73,7 +70,7 @@ class Calibrate:
             found = self._calibrate(belief, familiar, progress)
         console.print(calibration_table(found))
         for warning in caught:
-            say(f"warning: {as_typed(str(warning.message), vars(self))}")
+            say(f"warning: {worded(getattr(warning.message, 'args', ()), vars(self))}")
         decide = f"decide with it: cautious solve --belief {self.belief} --states FILE"
         if found.threshold is not None:
             threshold = repr(found.threshold)  # all digits: rounded down, it would refer more states than allowed
@@ -88,22 +85,27 @@ class Calibrate:
 
     def _familiar(self) -> tuple[RewardEnsemble, tuple[Any, ...]]:
         """The belief, and familiar states; with --data also the rewards there."""
-        from cautious.cli.inputs import load_decision_inputs
+        from cautious.cli.inputs import load_belief, load_decision_inputs
+        from cautious.tables.learn import read_log_of
 
         if (self.states is None) == (not self.data):
             raise InvalidInputError(
                 "give familiar states: either --states FILE with states that were not used for training, or --data FILE with "
                 "the training data."
             )
-        if self.states is not None:
-            inputs = load_decision_inputs(self.belief, self.states)
-            if inputs.rows.problems.cells and not len(inputs.states):
-                raise BadFileError(f"{inputs.rows.problems}. No row is left.")
-            if inputs.rows.problems.cells:
-                warn(f"{inputs.rows.problems}. They are left out: no level decides about them.")
-            return inputs.belief, (inputs.states,)
-        belief, *dataset = load_training_data(self.belief, self.data)
-        return belief, tuple(dataset)
+        if self.states is None:
+            belief = load_belief(self.belief)
+            data, problems = read_log_of(belief, self.data)
+            if problems is not None:
+                warn("; they are left out, as they were in training.", problems)
+            return belief, (data.inputs, data.rewards)
+        inputs = load_decision_inputs(self.belief, self.states)
+        problems = inputs.rows.problems
+        if problems.cells and not len(inputs.states):
+            raise BadFileError(f"{problems}. No row is left.")
+        if problems.cells:
+            warn(". They are left out: no level decides about them.", problems)
+        return inputs.belief, (inputs.states,)
 
     def _calibrate(self, belief: RewardEnsemble, familiar: tuple[Any, ...], progress: Progress) -> Calibration:
         from cautious.policy.calibration import calibrate
@@ -127,38 +129,6 @@ class Calibrate:
             folds=self.folds,
             progress=progress,
         )
-
-
-def load_training_data(belief: Path, data: Sequence[Path]) -> tuple[RewardEnsemble, Tensor, Tensor]:
-    """A belief and its training data from the user's files: states [S, ...], rewards [S, A]."""
-    import numpy as np
-
-    from cautious.cli.inputs import load_belief
-    from cautious.tables.array_files import load_dataset
-    from cautious.tables.cells import Problems
-    from cautious.tables.files import are_tables, read_tables
-    from cautious.tables.learn_table import select
-    from cautious.tables.schema import OutcomeColumns, TableSchema
-
-    models = load_belief(belief)
-    if not are_tables(data):
-        return models, *load_dataset(data)
-    table, columns, outcome = read_tables(data), TableSchema.of(models), OutcomeColumns.of_training(models)
-    read = columns.read(table)
-    bad = (*read.problems.cells, *outcome.bad_cells(table))
-    problems = Problems(table, tuple(sorted(bad, key=lambda cell: cell.row)))
-    if bad and not problems.usable.any():
-        raise BadFileError(f"{problems}; none is left.")
-    if bad:
-        warn(f"{problems}; they are left out, as they were in training.")
-    learned_from = problems.usable  # as in training
-    actions, rewards = outcome.of(select(table, np.flatnonzero(learned_from)))
-    if actions != columns.actions:
-        raise BadFileError(
-            f"{table.origin}: its actions are {', '.join(map(repr, actions))}; those of the training were "
-            f"{', '.join(map(repr, columns.actions))}. Give the training table."
-        )
-    return models, read.states[learned_from[read.problems.usable]], rewards
 
 
 def calibration_table(found: Calibration) -> Table:

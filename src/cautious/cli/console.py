@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
@@ -27,9 +28,12 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from cautious.errors import CautiousError
+from cautious.errors import CautiousError, worded
 from cautious.progress import SECONDS_BETWEEN_LINES, Estimate
 from cautious.progress import Progress as StepProgress
+
+if TYPE_CHECKING:
+    from cautious.tables.cells import Problems
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if (name, value.strip("0")) != ("COLUMNS", "")}
 """Without a width of 0 columns, which some programs set where they know none, and in which nothing can be printed."""
@@ -64,15 +68,11 @@ def say(line: str) -> None:
     console.print(line, markup=False, emoji=False, soft_wrap=True)
 
 
-def warn(sentence: str) -> None:
-    """Print a warning; where it lists problems of columns, each on a line of its own, and the rest below."""
-    before, mark, after = sentence.partition(" cannot be used: ")
-    if mark:
-        *problems, last = after.split("; column ")
-        ends = [place + 1 for place in (last.find("; "), last.find(". ")) if place > 0]
-        last, rest = last[: min(ends, default=len(last))], last[min(ends, default=len(last)) :]
-        listed = "\n    column ".join(part.rstrip(";.") for part in [*problems, last])
-        sentence = f"{before} cannot be used:\n    {listed}" + (f"\n {rest}" if rest else "")
+def warn(sentence: str, problems: Problems | None = None) -> None:
+    """Print a warning; cells that cannot be used come first, each column and problem on a line of its own."""
+    if problems is not None:
+        listed = "".join(f"\n    {line}" for line in problems.lines)
+        sentence = f"{problems.heading}:{listed}\n  {sentence.lstrip(';. ')}"
     say(f"warning: {sentence}")
 
 
@@ -192,37 +192,6 @@ def _signals_stop() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-OTHER_NAMES = {"num_iterations": "iterations", "action": "fallback"}
-"""Arguments that have another name on the command line."""
-
-
-def as_typed(message: str, options: Collection[str]) -> str:
-    """A message about Python arguments with the options that a user types instead.
-
-    >>> as_typed("num_models=0 is too small.", ["num_models"]), as_typed("n=0 is too small.", ["num_models"])
-    ('--num-models 0 is too small.', 'n=0 is too small.')
-    >>> as_typed('Allow more (at_most), or use a wider prior (prior=0.75).', ["at_most", "prior"])
-    'Allow more (--at-most), or use a wider prior (--prior 0.75).'
-
-    Args:
-        message: An error or a warning.
-        options: Names of the verb's options, as Python has them.
-    """
-    names = {old: new for old, new in OTHER_NAMES.items() if new in options} | {name: name for name in options}
-    if not names:
-        return message
-    any_name = "|".join(names)
-
-    def option(found: re.Match[str]) -> str:
-        return f"--{names[found[1]].replace('_', '-')}"
-
-    # At the beginning with any value; elsewhere only with a plain one, so that Python code stays as it is.
-    message = re.sub(rf"\A({any_name})(?:=| (?=is too large))", lambda found: f"{option(found)} ", message)
-    plain = rf'(?:(?<= )|(?<= \())({any_name})="?([\w.+-]*\w)"?'
-    message = re.sub(plain, lambda found: f"{option(found)} {found[2]}", message)
-    return re.sub(rf"(?<= \()({any_name})(?=\))", option, message)
-
-
 def memory_asked_for(error: Exception) -> str | None:
     """How much memory could not be had, in words, "" where the error does not say; None for errors about something else.
 
@@ -253,12 +222,17 @@ def _printable_warnings() -> Iterator[None]:
 
 
 def run_verb(run: Callable[[], None], options: Collection[str] = ()) -> None:
-    """Run a verb with these options; invalid input ends in one plain line and exit status 2."""
+    """Run a verb with these options; invalid input ends in one plain line and exit status 2.
+
+    Args:
+        run: What the verb does.
+        options: Names of its options: a message that names one of these arguments then names the option.
+    """
     try:
         with _signals_stop(), _printable_warnings():
             run()
     except (CautiousError, OSError) as error:
-        line = escape(as_typed(str(error), options))
+        line = escape(worded(error.args, options) if isinstance(error, CautiousError) else str(error))
         error_console.print(f"[bold red]error:[/] {line}", emoji=False, soft_wrap=True)
         sys.exit(2 if isinstance(error, CautiousError) else 1)
     except (MemoryError, RuntimeError) as error:

@@ -127,7 +127,7 @@ class Solve:
         if rule is not None:
             self._say_where_referred(answer.decisions[0], rule[1])
         say(f"wrote {self.out / POLICY} and {self.out / CERTIFICATE}")
-        if inputs is not None and inputs.columns is not None:
+        if inputs is not None and inputs.table is not None:
             say(f"decisions, row by row: {self.out / DECISIONS}")
         self._say_what_was_not_judged(answer.decisions[0])
 
@@ -254,9 +254,9 @@ class Solve:
             return
         action = self.bad_rows_action or self.fallback
         if action is not None:
-            warn(f"{decision.problems}. They get the action {action}.")
+            warn(f". They get the action {action}.", decision.problems)
             return
-        warn(f"{decision.problems}. They are {UNDECIDED}; --fallback ACTION names an action for them.")
+        warn(f". They are {UNDECIDED}; --fallback ACTION names an action for them.", decision.problems)
         sys.exit(SOME_UNDECIDED)
 
     def _safe_actions(self, inputs: DecisionInputs | None) -> tuple[int | None, tuple[int, float] | None]:
@@ -328,11 +328,11 @@ class Solve:
 @contextmanager
 def _warnings_shown() -> Iterator[None]:
     """Print what solvers warn about as this command prints warnings: a gap wider than the tolerance, with the way out."""
-    from cautious.cli.console import as_typed, warn
-    from cautious.errors import ConvergenceWarning
+    from cautious.cli.console import warn
+    from cautious.errors import ConvergenceWarning, worded
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         yield
     for warning in caught:
-        warn(as_typed(str(warning.message), ["tolerance"]))
+        warn(worded(getattr(warning.message, "args", ()), ["tolerance"]))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.table import Table
 
-from cautious.cli.console import as_typed, console, make_table, plural, progress_bar, say, warn
-from cautious.errors import InvalidInputError
+from cautious.cli.console import console, make_table, plural, progress_bar, say, warn
+from cautious.errors import Argument, InvalidInputError, worded
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -111,7 +111,7 @@ class Train:
         if belief.diagnosis is not None:
             console.print(diagnosis_table(belief.diagnosis))
             for concern in belief.diagnosis.concerns:
-                say(f"warning: {as_typed(concern, vars(self))}")
+                say(f"warning: {concern}")
         say(f"belief: {self.out}   decide with it: cautious solve --belief {self.out} --states FILE")
 
     def _train(self, progress: Progress) -> RewardEnsemble:
@@ -123,23 +123,36 @@ class Train:
         from cautious.beliefs.fit import fit_ensemble
         from cautious.beliefs.training.estimate import LongTrainingWarning
         from cautious.executors import open_executor
-        from cautious.tables.schema import KEPT_AS, OUTCOME_KEPT_AS
+        from cautious.tables.learn import TableWarning, read_log
         from cautious.validation import as_folder
 
         folder = as_folder(self.out, "out")
         if (folder / DESCRIPTION).exists() and not self.overwrite:
             raise InvalidInputError(
-                f"out={str(folder)!r} already holds a belief; choose another folder, or replace it with --overwrite."
+                Argument("out", str(folder)),
+                " already holds a belief; choose another folder, or replace it with --overwrite.",
             )
-        columns, *dataset = self._dataset()
-        outcome = {"action": self.action, "reward": self.reward, "rewards": list(self.rewards)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TableWarning)  # the notes are printed below, after the columns
+            data = read_log(
+                self.data,
+                action=self.action,
+                reward=self.reward,
+                rewards=self.rewards,
+                ignore=self.ignore,
+                missing=self.missing,
+            )
+        if data.schema is not None:
+            console.print(columns_table(data.schema, data.rewards))
+        for note in data.notes:
+            warn(worded(note.parts, vars(self)), note.problems)
         with warnings.catch_warnings(), open_executor(self.engine, self.address) as executor:
             warnings.simplefilter("always", LongTrainingWarning)
             # Printed before the training, not after it.
             warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
             warnings.simplefilter("ignore", BeliefWarning)  # `run` prints the same concerns with the diagnosis
             belief = fit_ensemble(
-                *dataset,
+                data,
                 network=self.network,
                 num_models=self.num_models,
                 num_epochs=self.num_epochs,
@@ -154,32 +167,9 @@ class Train:
                 prior=self.prior,
                 executor=None if executor.is_local else executor,
             )
-        if columns is not None:
-            belief.settings |= {KEPT_AS: columns.described(), OUTCOME_KEPT_AS: outcome}
         belief.save(folder)  # an earlier belief counts until the last file of this one is written
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         return belief
-
-    def _dataset(self) -> tuple[TableSchema | None, Tensor, Tensor]:
-        """The schema if the data are a table, states [S, ...] and rewards [S, A]."""
-        from cautious.tables.array_files import load_dataset
-        from cautious.tables.files import are_tables, read_tables
-        from cautious.tables.learn_table import Missing, learn_log
-        from cautious.tables.schema import OutcomeColumns
-
-        if self.data and are_tables(self.data):
-            outcome = OutcomeColumns(self.action, self.reward, self.rewards)
-            learned, rewards = learn_log(read_tables(self.data), outcome, self.ignore, Missing(self.missing))
-            console.print(columns_table(learned.schema, rewards))
-            for note in learned.notes:
-                warn(as_typed(note, vars(self)))
-            return learned.schema, learned.states, rewards
-        if self.action is not None or self.reward is not None or self.rewards or self.ignore:
-            raise InvalidInputError(
-                "--action, --reward, --rewards and --ignore are columns of a table (.csv, .parquet); arrays have none. Leave "
-                "them out."
-            )
-        return None, *load_dataset(self.data)
 
 
 def columns_table(columns: TableSchema, rewards: Tensor) -> Table:

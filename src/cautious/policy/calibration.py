@@ -17,7 +17,7 @@ from torch import Tensor
 from cautious.beliefs.disagreement import FamiliarDisagreement, in_units_of
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.fit import refit, with_needed
-from cautious.errors import InvalidInputError
+from cautious.errors import Advice, Argument, InvalidInputError, WordedWarning
 from cautious.ops.rates import (
     above_p_value,
     average_bound,
@@ -34,7 +34,7 @@ from cautious.progress import Progress, as_progress
 from cautious.risk import KofN, RiskMeasure, as_k_of_n
 from cautious.seeding import make_rng
 from cautious.tables.frames import is_named
-from cautious.tables.training_data import reward_columns, same_rows
+from cautious.tables.learn import reward_columns, same_rows
 from cautious.validation import (
     LARGEST_COUNT,
     as_float_tensor,
@@ -46,7 +46,7 @@ from cautious.validation import (
 )
 
 
-class CalibrationWarning(UserWarning):
+class CalibrationWarning(WordedWarning):
     """A dial could not be calibrated with the states given."""
 
 
@@ -143,13 +143,13 @@ def calibrate(
     checked = _as_policy(policy)
     for name, value in (("at_most", at_most), ("confidence", confidence)):
         if not 0 < as_number(value) < 1:
-            raise InvalidInputError(f"{name}={value!r} must be between 0 and 1, both excluded.")
+            raise InvalidInputError(Argument(name, value), " must be between 0 and 1, both excluded.")
     kind, promise = parse_choice(Measure, measure, "measure"), parse_choice(Guarantee, guarantee, "guarantee")
     report = as_progress(progress, "calibrating")
     familiar_states, rewards = _by_name(checked, familiar_states, rewards)
     if isinstance(checked, FallbackRule):
         if kind != Measure.DECISIONS:
-            raise InvalidInputError(f"measure={measure!r}: a FallbackRule has decisions only; leave it out.")
+            raise InvalidInputError(Argument("measure", measure), ": a FallbackRule has decisions only; leave it out.")
         scores = on_fresh_states(partial(_scores, checked), checked.policy, familiar_states, rewards, folds, report)
         return _calibrated_rule(checked, scores, at_most, confidence, promise)
     level = as_k_of_n(
@@ -285,43 +285,49 @@ def _calibrated_rule(
     return Calibration(rule.policy.level, above / count, bound, at_most, confidence, tried, *kinds)
 
 
-def _too_few(num_states: int, at_most: float, confidence: float, guarantee: Guarantee) -> str:
-    """What so few states can show, and how many more it takes; nothing if they are enough."""
+def _too_few(num_states: int, at_most: float, confidence: float, guarantee: Guarantee) -> tuple[Any, ...]:
+    """What so few states can show, and how many more it takes, as parts of a message; nothing if they are enough."""
     on_average = math.ceil(1 / at_most - 1 - 1e-9) if at_most > 1 / LARGEST_COUNT else math.inf
     needed = math.log(1 - confidence) / math.log1p(-at_most)  # (1 - at_most)^B <= 1 - confidence; may be infinite
     needed = on_average if guarantee == Guarantee.AVERAGE else needed
     if num_states >= needed:
-        return ""
+        return ()
     enough = f"give at least {math.ceil(needed)}, or" if needed <= LARGEST_COUNT else "no number of states is enough:"
     few = f"familiar_states: {num_states} are too few to show a rate of at most {at_most:g}"
     if guarantee == Guarantee.AVERAGE:
-        return f"{few} on average; {enough} allow more."
+        return (f"{few} on average; {enough} allow more.",)
     likely = -math.expm1(num_states * math.log1p(-at_most))
-    average = f' On average (guarantee="average") {on_average} are enough.' if on_average <= num_states else ""
+    average: tuple[Any, ...] = ()
+    if on_average <= num_states:
+        average = (" On average (", Advice("guarantee", "average"), f") {on_average} are enough.")
     return (
         f"{few} with confidence {confidence:g}; {enough} allow more. If nothing departs in any of them, {num_states} show at "
         f"most {smallest_rate(num_states, confidence):.3g} with this confidence, or at most {at_most:g} with confidence "
-        f"{likely:.3g}.{average} To use the states of the training too, pass them with their rewards (cross-fitting)."
+        f"{likely:.3g}.",
+        *average,
+        " To use the states of the training too, pass them with their rewards (cross-fitting).",
     )
 
 
 def _warn_of_no_caution(
-    few: str, num_states: int, at_most: float, failed: tuple[str, float, float], measure: Measure
+    few: tuple[Any, ...], num_states: int, at_most: float, failed: tuple[str, float, float], measure: Measure
 ) -> None:
     """Say why the ordinary level came out: too few states to show any rate, even nought, or models that differ too much."""
     level, rate, _ = failed
     what = f"takes another action than ordinarily in {rate:.3g} of"
     what = f"departs by {rate:.3g} on" if measure == Measure.TOTAL_VARIATION else what
-    text = few or (
+    parts = few or (
         f"no cautious level could be shown to depart by at most {at_most:g}: {level} {what} the {num_states} familiar states. "
-        "Allow more (at_most), give more states, or train models that agree better where things are familiar (more data, more "
-        "epochs). With a safe action, a cautious.FallbackRule can be calibrated to any rate."
+        "Allow more (",
+        Argument("at_most"),
+        "), give more states, or train models that agree better where things are familiar (more data, more "
+        "epochs). With a safe action, a cautious.FallbackRule can be calibrated to any rate.",
     )
-    warnings.warn(f"{text} The ordinary level came out.", CalibrationWarning, stacklevel=4)
+    warnings.warn(CalibrationWarning(*parts, " The ordinary level came out."), stacklevel=4)
 
 
 def _warn_of_no_referral(
-    few: str, num_states: int, at_most: float, num_infinite: int, unit: FamiliarDisagreement | None
+    few: tuple[Any, ...], num_states: int, at_most: float, num_infinite: int, unit: FamiliarDisagreement | None
 ) -> None:
     """Say why no finite threshold came out: too few states, a unit of 0, or a policy that departs by itself."""
     if unit is not None and unit.unit == 0:  # wherever the policy departs, models differ: this comes first
@@ -336,10 +342,8 @@ def _warn_of_no_referral(
             f"than {at_most:g} allows whatever the threshold; give the rule a less cautious policy, or a belief for the "
             "ordinary one."
         )
-    text = few or cause
-    warnings.warn(
-        f"{text} The threshold returned is infinite: the safe action is never taken.", CalibrationWarning, stacklevel=4
-    )
+    rest = " The threshold returned is infinite: the safe action is never taken."
+    warnings.warn(CalibrationWarning(*(few or (cause,)), rest), stacklevel=4)
 
 
 # Cross-fitting: decisions about the training states by models that never saw them
@@ -378,7 +382,7 @@ def on_fresh_states(
     check_shape(targets, "S A", "rewards", S=len(inputs), A=belief.num_actions)
     count = parse_count(folds, "folds", 2)
     if count > len(inputs):
-        raise InvalidInputError(f"folds={count} exceeds the {len(inputs)} states there are.")
+        raise InvalidInputError(Argument("folds", count), f" exceeds the {len(inputs)} states there are.")
     order = torch.from_numpy(make_rng(int(belief.settings.get("seed", 0)), "folds").permutation(len(inputs)))
     parts = []
     for fold in range(count):
@@ -392,5 +396,7 @@ def on_fresh_states(
         if progress is not None:
             progress(fold + 1, count)
     if not parts:
-        raise InvalidInputError(f"folds={count}: every part contains the only sample of some action; give more data.")
+        raise InvalidInputError(
+            Argument("folds", count), ": every part contains the only sample of some action; give more data."
+        )
     return torch.cat(parts, dim=-1)

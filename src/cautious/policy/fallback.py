@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cautious.errors import BadFileError, InvalidInputError
+from cautious.errors import Argument, BadFileError, InvalidInputError
 from cautious.policy.decision import Decision, make_decision
 from cautious.policy.files import load_policy, save_policy
 from cautious.policy.policy import Belief, CautiousPolicy, check_action, parse_action
@@ -58,7 +58,7 @@ class FallbackRule:
             )
         self.threshold = 1.0 if threshold is None else as_number(threshold)
         if not self.threshold >= 0:
-            raise InvalidInputError(f"threshold={threshold!r} must be a number, zero or larger.")
+            raise InvalidInputError(Argument("threshold", threshold), " must be a number, zero or larger.")
 
     def __repr__(self) -> str:
         """The safe action, and when it is taken."""

@@ -29,7 +29,7 @@ from torch import Tensor
 from cautious.beliefs.belief import Belief, TableBelief, state_numbers
 from cautious.beliefs.disagreement import FEWEST, FamiliarDisagreement, in_units_of
 from cautious.beliefs.ensemble import RewardEnsemble
-from cautious.errors import BadFileError, InvalidInputError
+from cautious.errors import Argument, BadFileError, InvalidInputError
 from cautious.mdp.tabular import TabularMDP, parse_mdp
 from cautious.mdp.uncertain import UncertainMDP
 from cautious.parallel import is_forked, single_thread, single_threaded
@@ -50,8 +50,8 @@ from cautious.risk import RiskMeasure, level_text, parse_level, parse_levels, we
 from cautious.seeding import make_rng
 from cautious.solvers.solve import STATE_GAME_TOLERANCE, USER, solve_mdp
 from cautious.solvers.uncertain.solution import UncertainSolution
+from cautious.tables.arrays import as_batch
 from cautious.tables.frames import index_of, is_named
-from cautious.tables.observations import as_batch
 from cautious.tables.schema import StateRows, action_names
 from cautious.types import Method, Sampling
 from cautious.validation import as_folder, as_number, as_path, parse_choice, parse_count, parse_flag
@@ -121,7 +121,9 @@ class CautiousPolicy:
             fallback: The old name of `bad_rows_action`; warns.
         """
         if isinstance(belief, (str, Path)):
-            raise InvalidInputError(f"belief={str(belief)!r} is a name; pass what RewardEnsemble.load returns for it.")
+            raise InvalidInputError(
+                Argument("belief", str(belief)), " is a name; pass what RewardEnsemble.load returns for it."
+            )
         if isinstance(mdp, UncertainMDP):
             belief = reward_of_each(belief, mdp)
         self.belief: Any = belief if callable(getattr(belief, "rewards", None)) else TableBelief(belief)
@@ -503,14 +505,15 @@ def parse_action(action: int | str, names: Sequence[str] | None, what: str = "ac
         return parse_count(action, what, 0)
     if names is None:
         raise InvalidInputError(
-            f"{what}={action!r} is a name, but the belief has no names for its actions; give a number, counted from 0."
+            Argument(what, action),
+            " is a name, but the belief has no names for its actions; give a number, counted from 0.",
         )
     if action not in names:
-        raise InvalidInputError(f"{what}={action!r} is not known; choose one of {', '.join(map(repr, names))}.")
+        raise InvalidInputError(Argument(what, action), f" is not known; choose one of {', '.join(map(repr, names))}.")
     return list(names).index(action)
 
 
 def check_action(action: int | None, num_actions: int | None, what: str = "action") -> None:
     """Raise unless there is an action of this number, if it is known how many there are."""
     if action is not None and num_actions is not None and action >= num_actions:
-        raise InvalidInputError(f"{what}={action}: there are {num_actions} actions, counted from 0.")
+        raise InvalidInputError(Argument(what, action), f": there are {num_actions} actions, counted from 0.")

@@ -1,21 +1,31 @@
-"""Rows that no model can judge: cells that are empty or no numbers, and numbers so large that predictions overflow."""
+"""States to decide about, from memory or from a file; and rows that no model can judge.
+
+No model can judge cells that are empty or no numbers, and numbers so large that predictions overflow.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.errors import InvalidInputError
 from cautious.policy.states import predict
+from cautious.progress import Progress
+from cautious.tables.arrays import load_states
 from cautious.tables.cells import NOT_FINITE, TOO_LARGE, BadCell, Problems
+from cautious.tables.files import PARQUET, FileTable, read_blocks, read_tables, version_of
 from cautious.tables.frames import FrameTable, as_table, is_named
-from cautious.tables.schema import StateRows
+from cautious.tables.schema import StateRows, TableSchema
 from cautious.validation import as_float_tensor, images_are_bytes
 
 
@@ -49,6 +59,47 @@ def farthest(belief: Any, states: Any) -> tuple[list[str], Tensor]:
     if belief.columns is not None:
         names = [feature.name for feature in belief.columns.features for _ in range(feature.width)]
     return [names[column] for column in columns.tolist()], inputs.gather(1, columns[:, None])[:, 0]
+
+
+def read_array_file(belief: RewardEnsemble, path: Path) -> StateRows:
+    """States of a file of arrays (.npz, .npy, .safetensors), as `read_states` does."""
+    rows = read_states(belief, load_states(path))
+    table = FrameTable(str(path), {}, len(rows.problems.table))
+    return StateRows(rows.states, replace(rows.problems, table=table))
+
+
+def read_table_file(
+    belief: RewardEnsemble, path: Path, progress: Progress | None = None
+) -> tuple[StateRows, dict[str, tuple[str, int]]]:
+    """The rows of a table as states. Of text only numbers are kept: the text of many rows may not fit.
+
+    Args:
+        belief: What is going to judge them.
+        path: A file (.csv, .parquet).
+        progress: Called with (characters read, characters in all).
+
+    Returns:
+        The rows; and what is new in each column: the first value that training had not, and how many there are.
+    """
+    is_text, version = path.suffix.lower() not in PARQUET, version_of(path)
+    blocks: Iterator[Any] = read_blocks(path, progress) if is_text else iter([read_tables([path])])
+    block = first = next(blocks)  # a file that cannot be read is named before a belief that does not know tables
+    columns, states, bad = TableSchema.of(belief), [], []
+    lines: list[np.ndarray] = []
+    news: dict[str, tuple[str, int]] = {}
+    count = 0
+    for block in chain([first], blocks):
+        rows = columns.read(block)
+        states.append(rows.states)
+        bad += [cell._replace(row=cell.row + count) for cell in rows.problems.cells]
+        for name, (example, number) in columns.news(block).items():
+            earlier = news.get(name, (example, 0))
+            news[name] = earlier[0], earlier[1] + number
+        if is_text:
+            lines.append(np.array(block.lines, dtype=np.int64))
+        count += len(block)
+    table = FileTable(path, block.header, np.concatenate(lines), version) if is_text else block
+    return StateRows(torch.cat(states), Problems(table, tuple(bad))), news
 
 
 def judge(belief: RewardEnsemble, rows: StateRows) -> tuple[Tensor, StateRows]:

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.errors import ConvergenceWarning
+from cautious.errors import Argument, ConvergenceWarning
 from cautious.progress import Progress
 from cautious.solvers.double_oracle import improve
 from cautious.solvers.duel import Bounds, Duel
@@ -130,13 +130,14 @@ def warn_of_gap(outcome: Outcome, level: object, target: Target, tolerance: floa
     """Say which gap was reached where it is wider than the tolerance, and what to do."""
     share = outcome.gap / target.unit if target.unit else 0.0
     why = "was interrupted" if outcome.interrupted else "did not reach its tolerance"
-    warnings.warn(
+    warning = ConvergenceWarning(
         f"{level}: solving {why}. The policy is certified within {outcome.gap:.3g} of the best, {share:.2g} of the range of "
-        f"the rewards; tolerance={tolerance:g} of it was asked for. A larger tolerance accepts that; method='learning', "
-        "'double-oracle' or, in a small world, 'lp' may get further.",
-        ConvergenceWarning,
-        stacklevel=2,
+        "the rewards; ",
+        Argument("tolerance", tolerance),
+        " of it was asked for. A larger tolerance accepts that; method='learning', 'double-oracle' or, in a small world, 'lp' "
+        "may get further.",
     )
+    warnings.warn(warning, stacklevel=2)
 
 
 def _auto(duel: Duel, bounds: Bounds, target: Target) -> Iterator[str]:

@@ -123,6 +123,14 @@ def text_column(cells: Sequence[str]) -> Column:
     )
 
 
+def in_order(cells: Sequence[str]) -> tuple[str, ...]:
+    """Different texts, in the order of the numbers that they are, or else of the alphabet."""
+    numbers = {cell: as_cell_number(cell) for cell in set(cells)}
+    if None in numbers.values():
+        return tuple(sorted(numbers))
+    return tuple(sorted(numbers, key=lambda cell: (numbers[cell], cell)))
+
+
 def check_column(table: Table, name: str) -> None:
     """Raise unless a table has a column of that name."""
     if name not in table.header:

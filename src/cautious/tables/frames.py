@@ -9,18 +9,15 @@ from __future__ import annotations
 import datetime
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from cautious.errors import BadFileError, InvalidInputError, MissingFileError, MissingPackageError
+from cautious.errors import InvalidInputError, MissingPackageError
 from cautious.tables.cells import NOT_TRIED, Column, as_cell_number, check_column
-from cautious.validation import as_path
 
-PARQUET = (".parquet", ".pq")
 INSTALL = "pip install 'cautious[tables]'"
 NO_VALUES = ("NAType", "NaTType", "Null")
 """Types of pandas' and others' values for "nothing", which are not even equal to themselves."""
@@ -119,24 +116,6 @@ def index_of(value: Any) -> Any:
     """The labels of a pandas frame's rows; None for anything else."""
     index = getattr(value, "index", None) if is_frame(value) else None
     return index if hasattr(index, "to_numpy") and not callable(index) else None
-
-
-def read_parquet(path: Path | str) -> FrameTable:
-    """Read a Parquet file; rows are numbered from 1, as a person counts them."""
-    path = as_path(path, "path")
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError:
-        raise MissingPackageError(f"{path}: reading Parquet needs pyarrow: {INSTALL}.") from None
-    try:
-        frame = parquet.read_table(path)
-    except FileNotFoundError:
-        raise MissingFileError(f"{path}: there is no such file.") from None
-    except (OSError, ArrowException) as error:
-        raise BadFileError(f"{path}: not a Parquet file that can be read ({error}).") from None
-    if not frame.num_rows:
-        raise BadFileError(f"{path}: there is no row; one is needed at least.")
-    return replace(as_table(frame, str(path)), index=range(1, frame.num_rows + 1))
 
 
 def _columns_of(frame: Any, name: str) -> dict[Any, Any]:

@@ -21,8 +21,8 @@ from cautious.tables.cells import (
     Table,
     as_cell_number,
     bad_numbers,
+    in_order,
 )
-from cautious.tables.csv import in_order
 
 KEPT_AS, OUTCOME_KEPT_AS, ACTIONS_KEPT_AS = "columns", "outcome", "actions"
 """Under which names a belief's settings hold what the columns of its table are; and actions, where states have no columns."""
@@ -243,6 +243,15 @@ class TableSchema:
         """What is new about each row: texts never seen in training, and numbers outside of their range there."""
         columns = [feature.remarks(table.read(feature.name)) for feature in self.features]
         return [[remark for remark in row if remark] for row in zip(*columns, strict=True)]
+
+    def news(self, table: Table) -> dict[str, tuple[str, int]]:
+        """Of each column with something new: the first remark, and how many there are."""
+        found = {}
+        for feature in self.features:
+            remarks = [remark for remark in feature.remarks(table.read(feature.name)) if remark]
+            if remarks:
+                found[feature.name] = remarks[0], len(remarks)
+        return found
 
     def described(self) -> dict[str, Any]:
         """Plain values to keep in a belief's settings, under "columns"."""

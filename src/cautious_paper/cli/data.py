@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cautious.cli.console import console, make_table, progress_bars, say
-from cautious.errors import InvalidInputError
+from cautious.errors import Argument, InvalidInputError
 
 if TYPE_CHECKING:
     from cautious_paper.worlds.data import FoundImages
@@ -47,13 +47,13 @@ class Data:
         if self.action == "fetch":
             if self.data is not None:
                 raise InvalidInputError(
-                    f"data={self.data} belongs to 'show'; use --out for the folder that 'fetch' writes to."
+                    Argument("data", self.data), " belongs to 'show'; use --out for the folder that 'fetch' writes to."
                 )
             self._fetch()
         else:
             if self.out is not None:
                 raise InvalidInputError(
-                    f"out={self.out} belongs to 'fetch'; use --data for the folder that 'show' searches."
+                    Argument("out", self.out), " belongs to 'fetch'; use --data for the folder that 'show' searches."
                 )
             self._show()
 

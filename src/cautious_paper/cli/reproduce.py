@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cautious.cli.console import console, make_table, progress_bar, progress_bars, say
-from cautious.errors import InvalidInputError
+from cautious.errors import Argument, InvalidInputError
 from cautious_paper.cli.report import ledger_table, result_table
 
 if TYPE_CHECKING:
@@ -140,9 +140,11 @@ class Reproduce:
             check_setting(self.setting, changes)
             return changed(image_experiment_at(self.task, self.scale, seed, self.setting), changes)
         if self.setting != "main":
-            raise InvalidInputError(f"setting={self.setting!r}: driving has a single setting; leave --setting out.")
+            raise InvalidInputError(
+                Argument("setting", self.setting), ": driving has a single setting; leave --setting out."
+            )
         if self.data is not None:
-            raise InvalidInputError(f"data={str(self.data)!r}: driving uses no image data; leave --data out.")
+            raise InvalidInputError(Argument("data", str(self.data)), ": driving uses no image data; leave --data out.")
         return changed(experiment_at(self.scale, seed), changes)
 
     def _run_experiment(

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cautious.cli.console import console, make_table, progress_bars, say
-from cautious.errors import InvalidInputError
+from cautious.errors import Argument, InvalidInputError
 
 if TYPE_CHECKING:
     from cautious_paper.experiments.demos.rollouts import Drive
@@ -61,11 +61,12 @@ class Watch:
 
         check_count(self.steps, "steps")
         if not self.fps > 0:
-            raise InvalidInputError(f"fps={self.fps} must be positive.")
+            raise InvalidInputError(Argument("fps", self.fps), " must be positive.")
         if self.gif is not None:
             if self.gif.suffix.lower() != ".gif" or self.gif.is_dir():
                 raise InvalidInputError(
-                    f"gif={self.gif} must be a file name that ends in .gif, the only format that is written."
+                    Argument("gif", str(self.gif)),
+                    " must be a file name that ends in .gif, the only format that is written.",
                 )
             check_folder(self.gif.parent, "folder of --gif")
         levels = [KofN.parse(self.level), KofN.parse(self.against)]

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cautious.errors import InvalidInputError, MissingFileError, MissingPackageError
+from cautious.errors import Argument, InvalidInputError, MissingFileError, MissingPackageError
 from cautious.io.atomic import atomic_write
 from cautious.types import Sampling
 from cautious.validation import as_path
@@ -140,7 +140,7 @@ def load_run(folder: Path | str) -> Run:
     """
     path = as_path(folder, "folder")
     if path.is_file():
-        raise InvalidInputError(f"folder={str(folder)!r} is a file; pass the folder of a run.")
+        raise InvalidInputError(Argument("folder", str(folder)), " is a file; pass the folder of a run.")
     if not (path / MANIFEST).exists():
         raise MissingFileError(f"{path}: there is no run here (no {MANIFEST}); pass the folder that 'reproduce' wrote.")
     return Run(Store.open(path))

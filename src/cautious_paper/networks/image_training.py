@@ -15,7 +15,7 @@ from cautious.beliefs.diagnostics import BeliefWarning
 from cautious.beliefs.training.state import MiniBatch, checked_loss_weights, checked_rewards, squared_error
 from cautious.errors import InvalidInputError
 from cautious.io.arrays import fingerprint_of
-from cautious.tables.pictures import PICTURES_KEPT_AS, as_grey, picture_shape
+from cautious.tables.arrays import PICTURES_KEPT_AS, as_grey, picture_shape
 from cautious.validation import as_float_tensor, check_shape, triton_available
 from cautious_paper.networks.image import LEARNING_RATE, SIDE, ImageNetwork, as_images
 

@@ -87,7 +87,7 @@ class Calls(NamedTuple):
     reward_dtype: torch.dtype = torch.float32
     """Type of the rewards that `predict` returns."""
     takes_pictures: bool = False
-    """Whether states are images, made of pictures of any size as `tables.pictures` does."""
+    """Whether states are images, made of pictures of any size as `tables.arrays` does."""
 
     @classmethod
     def of(cls, network: Network) -> Calls:

@@ -19,7 +19,7 @@ from cautious.beliefs.fixed_shapes import filled_up
 from cautious.beliefs.networks.base import Network
 from cautious.beliefs.networks.module import MODELS_PER_CALL, ModuleNetwork
 from cautious.beliefs.networks.vector import VectorNetwork
-from cautious.errors import BadFileError, InvalidInputError, OtherRunError
+from cautious.errors import Argument, BadFileError, InvalidInputError, OtherRunError
 from cautious.io.arrays import (
     FORMAT,
     checksum_of,
@@ -54,9 +54,9 @@ class TrainingSettings:
         for name in ("num_models", "num_epochs", "batch_size"):
             object.__setattr__(self, name, parse_count(getattr(self, name), name))
         if not 0 < as_number(self.learning_rate) < math.inf:
-            raise InvalidInputError(f"learning_rate={self.learning_rate!r} must be a positive number.")
+            raise InvalidInputError(Argument("learning_rate", self.learning_rate), " must be a positive number.")
         if not 0 <= as_number(self.weight_decay) < math.inf:
-            raise InvalidInputError(f"weight_decay={self.weight_decay!r} must be zero or a positive number.")
+            raise InvalidInputError(Argument("weight_decay", self.weight_decay), " must be zero or a positive number.")
         for name in ("learning_rate", "weight_decay"):
             object.__setattr__(self, name, float(getattr(self, name)))
         object.__setattr__(self, "seed", check_seed(self.seed))

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from cautious.beliefs.training.state import TrainingSettings
-from cautious.errors import InvalidInputError
+from cautious.errors import Argument, InvalidInputError
 from cautious.risk import KofN
 from cautious.validation import look_up, parse_choice, parse_count
 from cautious_paper.networks.image import LEARNING_RATE
@@ -267,7 +267,9 @@ def image_experiment_at(task: str, scale: str, seed: int = 0, setting: Setting |
     chosen = parse_choice(Setting, setting, "setting")
     if chosen not in SETTINGS[task]:
         known = ", ".join(repr(str(each)) for each in SETTINGS[task])
-        raise InvalidInputError(f"setting={str(chosen)!r} is not a setting of {task}; choose one of {known}.")
+        raise InvalidInputError(
+            Argument("setting", str(chosen)), f" is not a setting of {task}; choose one of {known}."
+        )
     sizes, options = look_up(SCALES, scale, "scale")
     variants = tuple(
         replace(variant, training=replace(variant.training, seed=seed + variant.training.seed))

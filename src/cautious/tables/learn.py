@@ -1,0 +1,494 @@
+"""What a table to learn from holds: which columns are features, which rows are left out, and what its owner should know.
+
+The rules, all of which `learn` puts into words (`Learned.notes`):
+
+- a column is numbers if more than half of its cells are; otherwise texts, each of which becomes a column of 0 and 1;
+- a row with a cell that cannot be read (a text among numbers, an infinite number) is left out;
+- a row with an empty cell is left out too; with ``missing="indicator"`` it stays, and the column gets one more that says so;
+- a column of texts that nearly all differ is an identifier or a note, and left out; so is a column without any cell.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cautious.errors import Advice, Argument, BadFileError, InvalidInputError, WordedWarning, worded
+from cautious.tables.arrays import load_dataset
+from cautious.tables.cells import EMPTY, BadCell, Column, Problems, Table, bad_numbers, check_column, in_order, place
+from cautious.tables.files import are_tables, read_tables
+from cautious.tables.frames import FrameTable, as_table, index_of, is_named
+from cautious.tables.schema import (
+    ACTIONS_KEPT_AS,
+    KEPT_AS,
+    MOST_CATEGORIES,
+    OUTCOME_KEPT_AS,
+    Feature,
+    OutcomeColumns,
+    TableSchema,
+    refuse_spellings,
+)
+from cautious.validation import as_float_tensor, as_path, check_shape, parse_choice
+
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}")
+ID_NAME = re.compile(r"(^|[^a-z])(id|nr|no|uuid|key)$", re.IGNORECASE)
+FEWEST_NAMES = 10
+"""So many different texts, in fewer than twice as many rows, are names of the rows and not features."""
+FEW_ROWS = 20
+"""From fewer rows than this, models learn little, and none can be held out to tell."""
+FAR_OFF = 1e4
+"""A number so many deviations of all others away from their middle is a typing error, or rules the training."""
+
+
+class Missing(StrEnum):
+    """What becomes of training rows with an empty cell."""
+
+    LEAVE_OUT = "leave-out"
+    """They are left out; new rows with an empty cell cannot be judged."""
+    INDICATOR = "indicator"
+    """They stay: the mean stands in the cell, and a further column says that it was empty. New rows may be empty there too."""
+
+
+class TableWarning(WordedWarning):
+    """Something about a table that its owner should know: rows or columns left out, identifiers, a value far off."""
+
+
+class Note(NamedTuple):
+    """Something about a table that its owner should know; as a text for Python, or for the command line (`errors.worded`)."""
+
+    parts: tuple[Any, ...]
+    """Texts and arguments, one after another."""
+    problems: Problems | None = None
+    """The cells that it is about; they are shown before the text."""
+
+    def __str__(self) -> str:
+        """For Python."""
+        return f"{'' if self.problems is None else self.problems}{worded(self.parts)}"
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What was seen in the past and what it paid, as `fit_ensemble` learns it."""
+
+    inputs: Any
+    """States, [S, ...]."""
+    rewards: Any
+    """What each action paid in each state, [S, A]; NaN where it was not tried."""
+    names: dict[str, Any] = field(default_factory=dict)
+    """What the belief's settings keep: the columns of its states and outcomes, and the names of its actions."""
+    schema: TableSchema | None = None
+    """How the rows of a table became states; None for arrays."""
+    notes: tuple[Note, ...] = ()
+    """What the owner of the table should know."""
+
+
+class Learned(NamedTuple):
+    """A table as it is learned from."""
+
+    schema: TableSchema
+    states: Tensor
+    """[S, D], the rows that are used."""
+    rows: np.ndarray
+    """Their numbers in the table, [S]."""
+    notes: tuple[Note, ...]
+    """What its owner should know."""
+
+
+def read_log(
+    data: Any,
+    *,
+    action: str | None = None,
+    reward: str | None = None,
+    rewards: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    missing: str = "leave-out",
+) -> TrainingData:
+    """What a log says about past decisions: the states, and what each action paid in them, for `fit_ensemble`.
+
+    Args:
+        data: A table: a frame (pandas, polars), a dictionary of columns, or one or several files (.csv, .parquet). Or files of
+            arrays (.npz, .safetensors) with "inputs" [S, ...] and "rewards" [S, A].
+        action: The column with the action of each row.
+        reward: The column with the reward of that action.
+        rewards: Instead of these two: one column of rewards per action, empty where the action was not tried.
+        ignore: Columns that are no part of a state, such as names and dates. All others are.
+        missing: What becomes of rows with an empty cell: "leave-out", or "indicator": they stay, with the column's mean in
+            the cell and one more column that says that it was empty.
+
+    Returns:
+        The arrays with the names of their columns. Its `notes` say what was left out and what looks odd; they are also
+        `TableWarning`s.
+
+    Raises:
+        InvalidInputError: A column is not there, or none is left that says what a state is.
+        BadFileError: A file cannot be read, or what it holds cannot be learned from.
+
+    >>> log = {"x": [0.0, 1.0] * 20, "did": ["go", "wait"] * 20, "paid": [1.0, 0.5] * 20}
+    >>> found = read_log(log, action="did", reward="paid")
+    >>> found.schema.actions, found.inputs.shape, found.rewards[0].tolist()
+    (('go', 'wait'), torch.Size([40, 1]), [1.0, nan])
+    """
+    rule = parse_choice(Missing, missing, "missing")
+    if is_named(data):
+        table: Table = as_table(data, "data")
+    else:
+        paths = [as_path(path, "data") for path in ([data] if isinstance(data, (str, Path)) else data)]
+        if not (paths and are_tables(paths)):
+            if action is not None or reward is not None or rewards or ignore:
+                raise InvalidInputError(
+                    *(
+                        Argument("action"),
+                        ", ",
+                        Argument("reward"),
+                        ", ",
+                        Argument("rewards"),
+                        " and ",
+                        Argument("ignore"),
+                    ),
+                    " are columns of a table (.csv, .parquet); arrays have none. Leave them out.",
+                )
+            return TrainingData(*load_dataset(paths))
+        table = read_tables(paths)
+    outcome = OutcomeColumns(action, reward, tuple(rewards))
+    learned, paid = learn_log(table, outcome, tuple(ignore), rule)
+    kept = {"action": outcome.action, "reward": outcome.reward, "rewards": list(outcome.rewards)}
+    names = {KEPT_AS: learned.schema.described(), OUTCOME_KEPT_AS: kept}
+    found = TrainingData(learned.states, paid, names, learned.schema, learned.notes)
+    _warn(found, 3)
+    return found
+
+
+def as_training_data(inputs: Any, rewards: Any, missing: str) -> TrainingData:
+    """What `fit_ensemble` is given as arrays with names: frames and dictionaries of columns; arrays as they are.
+
+    Args:
+        inputs: Familiar states; or what `read_log` has returned, without `rewards`.
+        rewards: What each action paid in them; NaN or nothing where it was not tried.
+        missing: What becomes of rows with an empty cell (`Missing`).
+    """
+    rule = parse_choice(Missing, missing, "missing")
+    if isinstance(inputs, TrainingData):
+        if rewards is not None:
+            raise InvalidInputError("rewards: what read_log has returned holds them; leave them out.")
+        return inputs
+    rewards = same_rows(inputs, rewards)
+    actions, paid = reward_columns(rewards) if is_named(rewards) else ((), rewards)
+    if not is_named(inputs):
+        return TrainingData(inputs, paid, {ACTIONS_KEPT_AS: list(actions)} if actions else {})
+    table, known = as_table(inputs, "inputs"), as_float_tensor(paid, "rewards")
+    if known.dim() == 2:  # `fit_ensemble` says what is wrong with another shape
+        check_shape(known, "S A", "rewards", S=len(table))
+    learned = learn(table, (), rule)
+    used = known[torch.from_numpy(learned.rows)] if known.dim() == 2 else known
+    notes = [*learned.notes, *(about_rewards(actions, used, select(table, learned.rows)) if used.dim() == 2 else ())]
+    schema = TableSchema(learned.schema.features, actions, learned.schema.others)
+    found = TrainingData(learned.states, used, {KEPT_AS: schema.described()}, schema, tuple(notes))
+    _warn(found, 5)  # past `fit_ensemble` and its wrapper
+    return found
+
+
+def _warn(data: TrainingData, stacklevel: int) -> None:
+    for note in data.notes:
+        warnings.warn(
+            TableWarning(*(() if note.problems is None else (note.problems,)), *note.parts), stacklevel=stacklevel
+        )
+
+
+def read_log_of(belief: Any, paths: Sequence[Path]) -> tuple[TrainingData, Problems | None]:
+    """The training data of a belief, read again from the files that it was trained on; and the rows that are left out.
+
+    Args:
+        belief: A `RewardEnsemble`.
+        paths: Files as of `read_log`.
+
+    Raises:
+        InvalidInputError: The belief does not record how it was trained.
+        BadFileError: The files hold other data.
+    """
+    if not are_tables(paths):
+        return TrainingData(*load_dataset(paths)), None
+    table, schema, outcome = read_tables(paths), TableSchema.of(belief), OutcomeColumns.of_training(belief)
+    read = schema.read(table)
+    cells = (*read.problems.cells, *outcome.bad_cells(table))
+    problems = Problems(table, tuple(sorted(cells, key=lambda cell: cell.row)))
+    learned_from = problems.usable  # as in training
+    if not learned_from.any():
+        raise BadFileError(f"{problems}; none is left.")
+    actions, paid = outcome.of(select(table, np.flatnonzero(learned_from)))
+    if actions != schema.actions:
+        raise BadFileError(
+            f"{table.origin}: its actions are {', '.join(map(repr, actions))}; those of the training were "
+            f"{', '.join(map(repr, schema.actions))}. Give the training table."
+        )
+    data = TrainingData(read.states[learned_from[read.problems.usable]], paid, schema=schema)
+    return data, problems if cells else None
+
+
+def learn(table: Table, others: Sequence[str], missing: Missing, bad: Sequence[BadCell] = ()) -> Learned:
+    """Find out what the columns of a table are, and which rows can be used.
+
+    Args:
+        table: What was seen.
+        others: Columns that are no part of a state: outcomes, and what is to be ignored.
+        missing: What to do with rows that have an empty cell.
+        bad: Cells of the outcome that cannot be used: their rows are left out.
+    """
+    for name in others:
+        check_column(table, name)
+    names = [name for name in table.header if name not in others]
+    notes: list[Note] = []
+    kinds: dict[str, bool] = {}
+    for name in names:
+        column = table.read(name)
+        if column.missing.all():
+            notes.append(Note((f"column {name!r} is empty in every row: left out.",)))
+        elif (is_text := _is_text(table, name, column)) and _names_rows(column):
+            count = len(set(column.texts()))
+            says = (
+                f"column {name!r} has {count} different texts in {len(table)} rows: a name or a note of each row, and no "
+                "feature; left out. Leave it out yourself ("
+            )
+            notes.append(Note((says, _ignoring(name), "), or write what matters in it as a number or a few texts.")))
+        else:
+            kinds[name] = is_text
+    if not kinds:
+        raise InvalidInputError(
+            " ".join([f"{table.origin}: no column is left that says what a state is.", *map(str, notes)])
+        )
+    holes = [cell for name, is_text in kinds.items() for cell in _bad_cells(table.read(name), name, is_text)]
+    kept_holes = [cell for cell in holes if missing is Missing.INDICATOR and cell.what == EMPTY]
+    left_out = sorted({*bad, *holes} - set(kept_holes))
+    rows = np.setdiff1d(np.arange(len(table)), [cell.row for cell in left_out])
+    notes += _what_was_left_out(table, left_out, kept_holes, len(rows), kinds)
+    used = select(table, rows)
+    with_holes = {cell.column for cell in kept_holes}
+    features = tuple(_feature(used, name, is_text, name in with_holes) for name, is_text in kinds.items())
+    schema = TableSchema(features, (), tuple(name for name in table.header if name not in kinds))
+    notes += [note for feature in features for note in _about(used, feature)]
+    if len(rows) < FEW_ROWS:
+        few = f"{len(rows)} {'row is' if len(rows) == 1 else 'rows are'} little to learn from"
+        notes.append(Note((f"{few}: use at least {FEW_ROWS}, better some hundreds, and look at the diagnosis.",)))
+    return Learned(schema, schema.states(used), rows, tuple(notes))
+
+
+def learn_log(table: Table, outcome: OutcomeColumns, ignore: Sequence[str], missing: Missing) -> tuple[Learned, Tensor]:
+    """What a log with its outcomes holds, and what each action paid in the rows that are used, [S, A]."""
+    for name in (*outcome.columns, *ignore):
+        check_column(table, name)
+    learned = learn(table, (*outcome.columns, *ignore), missing, outcome.bad_cells(table))
+    used = select(table, learned.rows)
+    actions, rewards = outcome.of(used)
+    notes = (*learned.notes, *about_rewards(actions, rewards, used))
+    return learned._replace(schema=replace(learned.schema, actions=actions), notes=notes), rewards
+
+
+def about_rewards(actions: Sequence[str], rewards: Tensor, table: Table) -> list[Note]:
+    """What the owner of a log should know about its rewards, [S, A]: one action only, or a reward that rules all others."""
+    notes = []
+    if rewards.shape[1] == 1:
+        only = f"{actions[0]!r} is the only action" if actions else "there is only one action"
+        notes.append(Note((f"{only}: there is nothing to decide. Give rows, or a column, of another action too.",)))
+    known = (~rewards.isnan()).nonzero()
+    far = _far_off(rewards[~rewards.isnan()].numpy())
+    if far is not None:
+        row, action = known[far].tolist()
+        name = actions[action] if actions else f"number {action}"
+        says = (
+            f"{place(table, row)}: the reward of {name} is {float(rewards[row, action]):g}, more than {FAR_OFF:g} times as far "
+            "from the others as they are from each other: models will learn little else. Correct it, or leave the row out; if "
+            "it is right, learn from its logarithm."
+        )
+        notes.append(Note((says,)))
+    return notes
+
+
+def select(table: Table, rows: np.ndarray) -> FrameTable:
+    """Some rows of a table."""
+    columns = {}
+    for name in table.header:
+        column = table.read(name)
+        cells = column.cells[rows] if isinstance(column.cells, np.ndarray) else [column.cells[row] for row in rows]
+        columns[name] = Column(cells, column.numbers[rows], column.missing[rows])
+    return FrameTable(table.origin, columns, len(rows), [table.label(int(row)) for row in rows], table.unit)
+
+
+def _is_text(table: Table, name: str, column: Column) -> bool:
+    """Whether a column holds texts, and no numbers; a date, or numbers as Germans and French write them, are refused."""
+    odd = np.flatnonzero(np.isnan(column.numbers) & ~column.missing)
+    if not len(odd):
+        return False
+    num_numbers = len(column.numbers) - int(column.missing.sum()) - len(odd)
+    first, text = int(odd[0]), column.text(int(odd[0]))
+    if DECIMAL_COMMA.fullmatch(text):
+        raise BadFileError(
+            f"{place(table, first)}: column {name!r} is {text!r}, where a number was expected. Write it as one (with a "
+            "point), leave the row out, or ignore the column."
+        )
+    if num_numbers > len(odd):
+        return False
+    if DATE.match(text):
+        raise BadFileError(
+            f"{place(table, first)}: column {name!r} is {text!r}, which looks like a date: ignore the column (",
+            Argument("ignore"),
+            "), or write it as a number (days since something).",
+        )
+    return True
+
+
+def _names_rows(column: Column) -> bool:
+    known = [text for text, empty in zip(column.texts(), column.missing, strict=True) if not empty]
+    count = len(set(known))
+    return count >= FEWEST_NAMES and 2 * count > len(known)
+
+
+def _bad_cells(column: Column, name: str, is_text: bool) -> list[BadCell]:
+    if is_text:
+        return [BadCell(int(row), name, EMPTY) for row in np.flatnonzero(column.missing)]
+    return bad_numbers(column, name)
+
+
+def _what_was_left_out(
+    table: Table, left_out: Sequence[BadCell], kept_holes: Sequence[BadCell], num_rows: int, features: Collection[str]
+) -> list[Note]:
+    """Which rows are not learned from and why, and which empty cells are."""
+    notes = []
+    if left_out:
+        problems = Problems(table, tuple(left_out))
+        beyond_help = {cell.row for cell in left_out if cell.what != EMPTY or cell.column not in features}
+        only_holes = len({cell.row for cell in left_out} - beyond_help)
+        more = (" ", Advice("missing", "indicator"), f" would keep {only_holes:,} of them.") if only_holes else ()
+        if not num_rows:
+            raise BadFileError(f"{problems}; none is left to learn from.", *more)
+        notes.append(Note((f"; {num_rows:,} are learned from.", *more), problems))
+    if kept_holes:
+        holes = "; ".join(Problems(table, tuple(kept_holes)).lines)
+        notes.append(Note((f"empty cells are learned as such, each in a column of its own: {holes}.",)))
+    return notes
+
+
+def _feature(table: Table, name: str, is_text: bool, with_holes: bool) -> Feature:
+    column = table.read(name)
+    if not is_text:
+        known = column.numbers[~column.missing]
+        if not len(known):
+            raise BadFileError(
+                f"{table.origin}: column {name!r} is empty in every row that can be used; ignore the column."
+            )
+        return Feature(name, None, float(known.min()), float(known.max()), float(known.mean()) if with_holes else None)
+    found = in_order([text for text, empty in zip(column.texts(), column.missing, strict=True) if not empty])
+    refuse_spellings(table, name, found)
+    if len(found) > MOST_CATEGORIES:
+        raise BadFileError(
+            f"{table.origin}: column {name!r} has {len(found)} different texts, more than {MOST_CATEGORIES}: ignore it, or "
+            "write it as numbers."
+        )
+    return Feature(name, found, fill=0.0 if with_holes else None)
+
+
+def _about(table: Table, feature: Feature) -> list[Note]:
+    """What the owner of a table should know about a column."""
+    column, name = table.read(feature.name), feature.name
+    if len(table) == 1:
+        return []  # everything is constant there
+    if feature.texts is not None:
+        if len(feature.texts) == 1 and feature.fill is None:
+            return [_constant(name, repr(feature.texts[0]))]
+        return []
+    if feature.low == feature.high:
+        return [_constant(name, f"{feature.low:g}")] if feature.fill is None else []
+    if _counts_rows(column.numbers, name):
+        says = (
+            f"column {name!r} has another whole number in each of {len(table)} rows, from {feature.low:.15g} to "
+            f"{feature.high:.15g}: if it is an identifier or a row number, leave it out ("
+        )
+        return [Note((says, _ignoring(name), "): new rows have others, and would look unusual for that alone."))]
+    far = _far_off(column.numbers)
+    if far is None:
+        return []
+    says = (
+        f"{place(table, far)}: column {name!r} is {column.text(far)}, more than {FAR_OFF:g} times as far from the others as "
+        "they are from each other: correct it, or empty the cell if it stands for something unknown."
+    )
+    return [Note((says,))]
+
+
+def _constant(name: str, value: str) -> Note:
+    says = (
+        f"column {name!r} is {value} in every row: nothing can be learned from it, and a row with anything else will look "
+        "unusual. Leave it out if that is not what you want ("
+    )
+    return Note((says, _ignoring(name), ")."))
+
+
+def _ignoring(name: str) -> Advice:
+    return Advice("ignore", [name])
+
+
+def _counts_rows(values: np.ndarray, name: str) -> bool:
+    """Whether numbers look like identifiers: whole, all different, and consecutive, rising, or called so."""
+    if np.isnan(values).any() or len(values) < FEWEST_NAMES or not (values == np.floor(values)).all():
+        return False
+    if len(np.unique(values)) < len(values):
+        return False
+    consecutive = values.max() - values.min() == len(values) - 1
+    return bool(consecutive or (np.diff(values) > 0).all() or ID_NAME.search(name) is not None)
+
+
+def _far_off(values: np.ndarray) -> int | None:
+    """The number that is farthest from all others, if it is so far off that it rules what is learned; its place.
+
+    It may be there several times, as numbers that stand for "unknown" are.
+    """
+    known = values[~np.isnan(values)]
+    if len(known) < 3:
+        return None
+    distance = np.abs(values - np.median(known))
+    far = int(np.nanargmax(distance))
+    rest = known[known != values[far]]
+    return far if len(rest) > 1 and distance[far] > FAR_OFF * float(rest.std()) > 0 else None
+
+
+def reward_columns(rewards: Any, order: Sequence[str] | None = None) -> tuple[tuple[str, ...], Tensor]:
+    """Rewards with a named column per action: the names, and [S, A], NaN where nothing is.
+
+    Args:
+        rewards: A frame, or a dictionary of columns.
+        order: The actions of the training, in whose order they are then returned.
+    """
+    table = as_table(rewards, "rewards")
+    if order is not None:
+        if set(order) != set(table.header):
+            raise InvalidInputError(
+                f"rewards: columns {', '.join(map(repr, table.header))}; the actions of the training were "
+                f"{', '.join(map(repr, order))}. Give these, in any order."
+            )
+        table = replace(table, columns={name: table.read(name) for name in order})
+    bad = [cell for name in table.header for cell in bad_numbers(table.read(name), name) if cell.what != EMPTY]
+    if bad:
+        raise InvalidInputError(
+            f"{Problems(table, tuple(bad))}. A reward is a number, or nothing where it is not known."
+        )
+    return tuple(table.header), torch.from_numpy(np.stack([table.read(name).numbers for name in table.header], axis=1))
+
+
+def same_rows(inputs: Any, rewards: Any) -> Any:
+    """Rewards in the order of the states, where both are pandas frames: rows go together by their labels, as in pandas."""
+    ours, theirs = index_of(inputs), index_of(rewards)
+    if ours is None or theirs is None or len(ours) != len(theirs) or ours.equals(theirs):
+        return rewards
+    if ours.is_unique and theirs.is_unique and ours.isin(theirs).all():
+        return rewards.loc[ours]
+    raise InvalidInputError(
+        "rewards: its rows have other labels than those of inputs, or labels twice in another order, so that nobody can tell "
+        "which go together; give both the same index, or reset_index(drop=True) on both."
+    )
