@@ -101,3 +101,12 @@ def test_an_agent_of_an_own_environment_goes_round_what_is_wet(tmp_path: Path):
     assert cautious.wet < 0.5 * ordinary.wet
     assert cautious.place > 0.6  # and still gets there
     assert (tmp_path / "own-environment.png").exists()
+
+
+def test_a_shop_in_doubt_about_its_demand_orders_less(tmp_path: Path):
+    ordinary, cautious = example("inventory").main(["--out", str(tmp_path)])
+    orders = [result.solution.mixture.policies[0].argmax(dim=-1)[:5].sum() for result in (ordinary, cautious)]
+    assert orders[1] < orders[0]
+    tails = [float(cautious.level.value(result.held_out)) for result in (ordinary, cautious)]
+    assert tails[1] > 1.1 * tails[0]
+    assert (tmp_path / "inventory.png").exists()
