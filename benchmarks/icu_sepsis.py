@@ -4,15 +4,18 @@ python -m benchmarks.icu_sepsis [--episodes 300 1000 3000] [--seeds 3] [--models
 
 716 states and 25 treatments; an episode ends in survival (pays 1) or death (0). The clinicians' policy is an action of the
 world, number 25: its outcomes are those of all logged steps in a state, so that it is much better known than any single
-treatment. Model m is a resample of whole episodes, in which every pair also has KAPPA made-up steps: a share u_m of them do what the clinicians'
-action does there, the rest lead to death. u_m is one number for all pairs, drawn evenly from [0, 1]: nobody knows how good
-rarely tried treatments are, and where one is worse than it looks, others are, too.
+treatment.
+
+Model m is a resample of whole episodes, in which every pair also has KAPPA made-up steps: a share u_m of them do what the
+clinicians' action does there, the rest lead to death. u_m is one number for all pairs, drawn evenly from [0, 1]: nobody knows
+how good rarely tried treatments are, and where one is worse than it looks, others are, too.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterable
 from importlib.resources import files
 
 import numpy as np
@@ -93,14 +96,14 @@ def counted(episodes: Steps, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return counts, counts.sum(axis=1)
 
 
-def problem_of(models: list[np.ndarray], start: np.ndarray) -> UncertainProblem:
+def problem_of(models: Iterable[np.ndarray], start: np.ndarray) -> UncertainProblem:
     """The problem of some models [S, A + 1, S]: survival within `STEPS` steps."""
-    rows = [scipy.sparse.csr_array(model.reshape(-1, NUM_STATES)) for model in models]
+    rows = [scipy.sparse.csr_array(model.reshape(-1, NUM_STATES)) for model in models]  # one dense model at a time
     world = UncertainMDP(rows, start, 1.0, horizon=STEPS)
-    pays = np.array([model[:, :, SURVIVAL] for model in models])
-    pays[:, LIVE:] = 0
-    rewards = np.ascontiguousarray(pays.reshape(len(models), -1).T)  # not normalised: returns are shares of survivors
-    return UncertainProblem(world.dynamics, rewards, weights_by_rank(LEVEL, len(models)).numpy(), STEPS)
+    pays = np.array([model[:, [SURVIVAL]].toarray()[:, 0] for model in rows])
+    pays[:, LIVE * (TREATMENTS + 1) :] = 0
+    rewards = np.ascontiguousarray(pays.T)  # not normalised: returns are shares of survivors
+    return UncertainProblem(world.dynamics, rewards, weights_by_rank(LEVEL, len(rows)).numpy(), STEPS)
 
 
 def plan(reward: np.ndarray, chance: np.ndarray, allowed: np.ndarray) -> np.ndarray:
@@ -137,11 +140,12 @@ def one_seed(hospital: Hospital, num_episodes: int, num_models: int, seed: int) 
         "mean - 1 sd": survival(plan(pays - spread, mean, everything)),
         "optimum": float(truth.best_returns[0]),
     }
-    models = []
-    for m in range(num_models):
+
+    def model(m: int) -> np.ndarray:
         times = np.bincount(rng.integers(len(episodes), size=len(episodes)), minlength=len(episodes))
-        models.append(hospital.rows(*counted(episodes, times), KAPPA, (m + 0.5) / num_models))
-    problem = problem_of(models, hospital.start)
+        return hospital.rows(*counted(episodes, times), KAPPA, (m + 0.5) / num_models)
+
+    problem = problem_of(map(model, range(num_models)), hospital.start)
     oracle = DoubleOracle(problem)
     rounds = iter(range(ROUNDS))
     oracle.run(lambda _: next(rounds, None) is None)
