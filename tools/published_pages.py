@@ -25,6 +25,7 @@ from published_claims import (
     runs_table,
 )
 from published_headlines import headline_table
+from published_letters import all_letters, shipped_by_letter
 from published_units import units_ledger, units_table
 
 from cautious_paper.experiments.store import MANIFEST, Store
@@ -80,7 +81,9 @@ def pages(runs: Mapping[str, Store]) -> dict[str, str]:
     tables = [section(name, large, with_ledger=name not in judged) for name in large]
     at_small = [section(name, small, with_ledger=True) for name in small]
     return {
-        LEDGERS: "\n".join([HEAD, summary(large), units(large), ledgers(large), table_rows(runs_table(large))]),
+        LEDGERS: "\n".join(
+            [HEAD, summary(large), units(large), ledgers(large), letters(), table_rows(runs_table(large))]
+        ),
         TABLES: "\n".join([TABLES_HEAD, *tables]),
         SMALL_RUNS: "\n".join([SMALL_HEAD, table_rows(runs_table(small)), *at_small]),
     }
@@ -155,6 +158,13 @@ def units_of_help(runs: Mapping[str, Store]) -> Table | None:
 
 
 UNITS = ("help-if-available", f"help-if-available{AS_PRINTED}")
+
+
+def letters() -> str:
+    """Every number on letters with both sets of them, and the shipped belief by letter."""
+    return "\n".join(
+        ["## Letters\n", table_rows(all_letters(), "Both sets of letters"), table_rows(shipped_by_letter())]
+    )
 
 
 def ledgers(runs: Mapping[str, Store]) -> str:

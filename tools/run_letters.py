@@ -66,12 +66,12 @@ class Step(NamedTuple):
 
 STEPS = {
     "paper": (
-        Step("ask-for-help", "ask-for-help", only=("help-0.25",), seconds=350),
-        Step("non-obvious", "non-obvious", seconds=350),
-        Step("help-if-available", "help-if-available", only=("help-0.05",), seconds=400),
+        Step("ask-for-help", "ask-for-help", only=("help-0.25",), seconds=370),
+        Step("non-obvious", "non-obvious", seconds=345),
+        Step("help-if-available", "help-if-available", only=("help-0.05",), seconds=385),
         # Two ensembles of 2,000 do not fit into half an hour beside the others.
-        Step("data-extent-1000-models", "data-extent", only=("extent-100", "extent-10"), num_models=1000, seconds=480),
-        Step("data-extent", "data-extent", only=("extent-100", "extent-10"), seconds=900),
+        Step("data-extent-1000-models", "data-extent", only=("extent-100", "extent-10"), num_models=1000, seconds=370),
+        Step("data-extent", "data-extent", only=("extent-100", "extent-10"), seconds=730),
         Step("ask-for-help", "ask-for-help", only=("help-0.1", "help-0.5"), seconds=700),
         Step("help-if-available", "help-if-available", only=("help-0.02", "help-0.2"), seconds=800),
         Step("data-extent", "data-extent", only=("extent-1",), seconds=700),

@@ -218,7 +218,7 @@ def test_other_bad_input_is_named():
         ({"objective": "profit"}, "objective"),
         ({"method": "learning", "num_iterations": 5}, "num_iterations"),
         ({"seed": -1}, "seed"),
-        ({"progress": True}, "progress"),
+        ({"progress": 3}, "progress"),
     ]:
         with pytest.raises(InvalidInputError, match=named):
             solve_mdp(mdp, **{"rewards": rewards, "level": "1-of-2"} | options)

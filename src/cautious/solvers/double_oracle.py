@@ -30,7 +30,7 @@ from cautious.solvers.duel import Bounds, Duel
 STABILITY = 0.5
 """Share of the best weights so far in the weights that the policy is asked to answer."""
 
-MOST_RANKINGS = 30
+MOST_RANKINGS = 10
 """Rankings that the adversary adds in one round, at most."""
 
 EXACT = 1e-10
@@ -73,7 +73,7 @@ def improve(duel: Duel, bounds: Bounds, unit: float, max_policies: int) -> Itera
     answer = None
     for number in range(1, max_policies + 1):
         upper = bounds.upper
-        answer = bounds.offer_weights(weights, answer)
+        answer, _ = bounds.offer_weights(weights, answer)
         occupancy = duel.evaluate(answer).occupancy[0]
         found.add_policy(bounds, occupancy)
         program_weights, value = _mix(bounds, found, unit)

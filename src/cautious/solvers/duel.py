@@ -83,9 +83,9 @@ class Bounds:
             self.lower, self.occupancy = value, occupancy
         return answer
 
-    def offer_weights(self, weights: np.ndarray, start: Tensor | None = None) -> Tensor:
-        """Keep weights of the envelope if they bound policies best; returns the policy's answer to them, [S, A]."""
+    def offer_weights(self, weights: np.ndarray, start: Tensor | None = None) -> tuple[Tensor, float]:
+        """Keep weights of the envelope if they bound policies best; returns the policy's answer [S, A] and the bound."""
         policy, bound = self.duel.best(self.duel.mixture(weights), start)
         if bound < self.upper:
             self.upper, self.weights = bound, weights
-        return policy
+        return policy, bound

@@ -15,8 +15,9 @@ Regret matching needs no step size. The adversary's adapts to how much returns s
 
     η = c diam(W) / √(Σ_t ‖J^t - J^{t-1}‖²)
 
-(Rakhlin and Sridharan, 2013; Farina, Kroer and Sandholm, 2021). Averages of both players' plays, weighted by t, are what
-bounds are taken of. A restart begins anew from the averages, so that early plays no longer count (`restarted`).
+(Rakhlin and Sridharan, 2013; Farina, Kroer and Sandholm, 2021). Bounds are taken of the averages of both players' plays,
+weighted by t². Their gap is the sum of what either player could still gain: where one part is far the larger, c moves
+towards the player who lags (`_balance`), as primal and dual steps are balanced in first-order solvers of linear programs.
 """
 
 from __future__ import annotations
@@ -32,16 +33,19 @@ from cautious.ops.regret import instantaneous_regret, regret_matching
 from cautious.solvers.duel import Bounds, Duel
 from cautious.solvers.envelope import diameter, project
 
-STEP_SIZE = 0.3
-"""c."""
+STEP_SIZE, SMALLEST_STEP, LARGEST_STEP = 0.3, 0.003, 30.0
+"""c at first, and between which numbers it is balanced."""
 
-FIRST_CHECK, CHECK_GROWTH = 25, 1.25
+LAGGING, BALANCING = 4.0, 1.5
+"""c changes by the second factor where one player could gain more than the first times what the other could."""
+
+FIRST_CHECK, CHECK_GROWTH = 25, 1.15
 """Bounds are taken after so many iterations, then whenever their number has grown by this factor: each costs an MDP solve."""
 
 
 @dataclass
 class Learners:
-    """What the next iteration needs, and the averages since the last restart; filled in place."""
+    """What the next iteration needs, and the sums of what was played; filled in place."""
 
     regret: Tensor
     """Q, [S, A]."""
@@ -55,12 +59,16 @@ class Learners:
     """J of the last iteration, less their mean, [M]."""
     change: float = 0.0
     """Σ_t ‖J^t - J^{t-1}‖²."""
+    step_size: float = STEP_SIZE
+    """c."""
     occupancy_sum: Tensor | float = 0.0
-    """Σ_t t x_t, [S, A]."""
+    """Σ_t t² x_t, [S, A]."""
     weight_sum: np.ndarray | float = 0.0
-    """Σ_t t v_t, [M]."""
+    """Σ_t t² v_t, [M]."""
+    total: float = 0.0
+    """Σ_t t²."""
     steps: int = 0
-    """t, since the last restart."""
+    """t."""
 
     @classmethod
     def beginning(cls, duel: Duel, weights: np.ndarray | None = None) -> Learners:
@@ -73,12 +81,12 @@ class Learners:
     @property
     def occupancy(self) -> Tensor:
         """The average occupancy, [S, A]."""
-        return torch.as_tensor(self.occupancy_sum / (self.steps * (self.steps + 1) / 2))
+        return torch.as_tensor(self.occupancy_sum / self.total)
 
     @property
     def average_weights(self) -> np.ndarray:
         """The average weights, [M]."""
-        return np.asarray(self.weight_sum / (self.steps * (self.steps + 1) / 2))
+        return np.asarray(self.weight_sum / self.total)
 
 
 def step(duel: Duel, state: Learners) -> tuple[Tensor, np.ndarray]:
@@ -88,8 +96,9 @@ def step(duel: Duel, state: Learners) -> tuple[Tensor, np.ndarray]:
     returns = duel.returns(occupancy[0])
     action_values = action_values_under(duel.mixture(state.weights).unsqueeze(0))[0]
     state.steps += 1
-    state.occupancy_sum = state.occupancy_sum + state.steps * occupancy[0]
-    state.weight_sum = state.weight_sum + state.steps * state.weights
+    state.total += state.steps**2
+    state.occupancy_sum = state.occupancy_sum + state.steps**2 * occupancy[0]
+    state.weight_sum = state.weight_sum + state.steps**2 * state.weights
     state.prediction = instantaneous_regret(action_values, policy)
     state.regret = (state.regret + state.prediction).clamp(min=0)
     _move_adversary(duel, state, returns)
@@ -102,9 +111,17 @@ def _move_adversary(duel: Duel, state: Learners, returns: np.ndarray) -> None:
     last = 0.0 if state.returns is None else state.returns
     state.change += float(((centred - last) ** 2).sum())
     state.returns = centred
-    rate = STEP_SIZE * diameter(duel.rank_weights) / np.sqrt(max(state.change, 1e-300))
+    rate = state.step_size * diameter(duel.rank_weights) / np.sqrt(max(state.change, 1e-300))
     state.centre = project(state.centre - rate * centred, duel.rank_weights)
     state.weights = project(state.centre - rate * centred, duel.rank_weights)
+
+
+def _balance(state: Learners, policy_gains: float, adversary_gains: float) -> None:
+    """Larger steps for an adversary who could still gain far more than the policy could, smaller ones for the reverse."""
+    if adversary_gains > LAGGING * policy_gains:
+        state.step_size = min(BALANCING * state.step_size, LARGEST_STEP)
+    elif policy_gains > LAGGING * adversary_gains:
+        state.step_size = max(state.step_size / BALANCING, SMALLEST_STEP)
 
 
 def learn(duel: Duel, bounds: Bounds, max_steps: int) -> Iterator[int]:
@@ -121,7 +138,10 @@ def learn(duel: Duel, bounds: Bounds, max_steps: int) -> Iterator[int]:
         occupancy, returns = step(duel, state)
         if t >= check or t == max_steps:
             bounds.offer_policy(occupancy, returns)
-            bounds.offer_policy(state.occupancy, duel.returns(state.occupancy))
-            answer = bounds.offer_weights(state.average_weights, answer)
+            average = duel.returns(state.occupancy)
+            worst = bounds.offer_policy(state.occupancy, average)
+            answer, best = bounds.offer_weights(state.average_weights, answer)
+            value = float(state.average_weights @ average)
+            _balance(state, best - value, value - float(worst @ average))
             check = int(np.ceil(t * CHECK_GROWTH))
             yield t

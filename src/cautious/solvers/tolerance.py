@@ -38,8 +38,8 @@ MOST_ITERATIONS = 5000
 MOST_POLICIES = 200
 """Of the double oracle."""
 
-PATIENCE = 3
-"""Rounds in which the double oracle must halve the gap for `auto` to let it go on."""
+PATIENCE, POLISHING_PATIENCE = 8, 3
+"""Rounds in which the double oracle must halve the gap for `auto` to let it go on; and once the tolerance is reached."""
 
 POLISHED = 1e-8
 """Share of the range of the rewards at which a gap needs no more work, whatever the tolerance."""
@@ -147,7 +147,7 @@ def _auto(duel: Duel, bounds: Bounds, target: Target) -> Iterator[str]:
         return
     learning = learn(duel, bounds, MOST_ITERATIONS)
     yield _learned(next(learning))
-    yield from _while_it_pays(_oracle(duel, bounds, target), bounds, target.polished)
+    yield from _while_it_pays(_oracle(duel, bounds, target), bounds, target)
     if bounds.gap <= target.limit:
         return
     gaps: list[tuple[int, float]] = []
@@ -158,7 +158,7 @@ def _auto(duel: Duel, bounds: Bounds, target: Target) -> Iterator[str]:
         gaps.append((t, bounds.gap))
         if any(t >= 2 * early >= 400 and bounds.gap > SLOWEST * gap for early, gap in gaps[-5:]):
             break
-    yield from _while_it_pays(_oracle(duel, bounds, target), bounds, target.limit, patience=4 * PATIENCE)
+    yield from _while_it_pays(_oracle(duel, bounds, target), bounds, target, patience=2 * PATIENCE)
     if bounds.gap > target.limit and program_size(duel) <= LARGEST_QUICK_PROGRAM:
         yield from _by_program(duel, bounds, target)
 
@@ -198,7 +198,7 @@ _PLANS: dict[Method, Callable[[Duel, Bounds, Target], Iterator[str]]] = {
 
 def _answer_mean(duel: Duel, bounds: Bounds) -> Iterator[str]:
     """The ordinary policy: the optimum where no model is worse than another, and a bound in any case."""
-    answer = bounds.offer_weights(np.full(len(duel.rank_weights), 1 / len(duel.rank_weights)))
+    answer, _ = bounds.offer_weights(np.full(len(duel.rank_weights), 1 / len(duel.rank_weights)))
     occupancy = duel.evaluate(answer).occupancy[0]
     bounds.offer_policy(occupancy, duel.returns(occupancy))
     yield "ordinary policy"
@@ -209,13 +209,14 @@ def _oracle(duel: Duel, bounds: Bounds, target: Target) -> Iterator[str]:
         yield f"double oracle, {number} policies"
 
 
-def _while_it_pays(stages: Iterator[str], bounds: Bounds, limit: float, patience: int = PATIENCE) -> Iterator[str]:
-    """Stages, until the gap is within a limit, or some in a row did not halve it."""
+def _while_it_pays(stages: Iterator[str], bounds: Bounds, target: Target, patience: int = PATIENCE) -> Iterator[str]:
+    """Stages, until the gap needs no more work or some stages in a row did not halve it."""
     gaps = [bounds.gap]
     for stage in stages:
         yield stage
         gaps.append(bounds.gap)
-        if bounds.gap <= limit or (len(gaps) > patience and gaps[-1] > gaps[-1 - patience] / 2):
+        rounds = POLISHING_PATIENCE if bounds.gap <= target.limit else patience
+        if bounds.gap <= target.polished or (len(gaps) > rounds and gaps[-1] > gaps[-1 - rounds] / 2):
             return
 
 
