@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cautious import UncertainMDP, solve_mdp
+from cautious import UncertainMDP, UncertainSolution, solve_mdp
 
 pytestmark = pytest.mark.filterwarnings("ignore::cautious.errors.FewModelsWarning")
 
@@ -55,6 +55,17 @@ def test_simulated_episodes_earn_what_returns_says():
                     state = rng.choice(3, p=where[model, state, action])
                 earned.append(total)
             assert np.mean(earned) == pytest.approx(float(said[model]), abs=4 * np.std(earned) / len(earned) ** 0.5)
+
+
+def test_plans_are_saved_and_loaded(tmp_path):
+    rng = np.random.default_rng(1)
+    world = UncertainMDP(rng.dirichlet(np.full(3, 0.3), size=(4, 3, 2)), [1, 0, 0], 0.9, horizon=3)
+    solution = solve_mdp(world, rng.normal(size=(4, 3, 2)), "1-of-4", memory=True)
+    solution.save(tmp_path)
+    again = UncertainSolution.load(tmp_path)
+    assert torch.equal(again.returns(), solution.returns())
+    plans = [one.memory.begin(seed=2) for one in (solution, again)]
+    assert [plans[0].act(state) for state in (0, 1, 2)] == [plans[1].act(state) for state in (0, 1, 2)]
 
 
 def test_one_seed_draws_one_plan():

@@ -8,6 +8,7 @@ memoryless policy is.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,12 +17,14 @@ from torch import Tensor
 
 from cautious.compiling import compiled
 from cautious.errors import InvalidInputError
+from cautious.io.arrays import pick
 from cautious.mdp.evaluation import policy_values
 from cautious.mdp.uncertain import UncertainMDP
 from cautious.seeding import make_rng
 from cautious.solvers.uncertain.oracle import DoubleOracle
 from cautious.solvers.uncertain.revealed import MemorySearch, RevealedTree
 from cautious.types import ArrayLike
+from cautious.validation import as_distribution, check_shape
 
 NEGLIGIBLE = 1e-12
 """Plans that are drawn less often are left out."""
@@ -100,6 +103,37 @@ class MemoryMixture:
             known[nodes.state[roots]] = True
             total += weight * (start[nodes.state[roots]] @ values[roots] + (start * ~known) @ after[0, 0])
         return torch.from_numpy(total)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What a file holds of it, without the world."""
+        nodes = {name: torch.from_numpy(part) for name, part in self.nodes._asdict().items()}
+        own = {"weights": self.weights, "actions": torch.from_numpy(self.actions), "policies": self.policies}
+        return {**own, "prior": self.prior, **nodes}
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Tensor], world: UncertainMDP, path: Path) -> MemoryMixture:
+        """The mixture that `tensors` describes; `path` is for errors."""
+        weights, actions, policies, prior = (
+            pick(tensors, name, path) for name in ("weights", "actions", "policies", "prior")
+        )
+        nodes = Nodes(*(pick(tensors, name, path).numpy() for name in Nodes._fields))
+        num_nodes, places = len(nodes.stage), np.diff(world.dynamics.first).reshape(world.num_states, -1).sum(axis=1)
+        check_shape(actions, "K N", "actions", K=len(weights), N=num_nodes)
+        if any(len(part) != num_nodes for part in nodes[:4]) or nodes.likelihood.shape[1:] != (len(world),):
+            raise InvalidInputError("the nodes' arrays have different lengths.")
+        opened = np.flatnonzero(nodes.child_first >= 0)
+        within = (nodes.state >= 0).all() and (nodes.state < world.num_states).all() and (nodes.stage >= 0).all()
+        if (
+            not within
+            or bool((actions >= world.num_actions).any() or (actions < -len(policies)).any())
+            or (nodes.child_first[opened] + places[nodes.state[opened]] > len(nodes.children)).any()
+            or (nodes.children >= num_nodes).any()
+            or bool((actions[:, nodes.child_first < 0] >= 0).any())
+        ):
+            raise InvalidInputError("the plans lead outside of their tree.")
+        return cls(
+            as_distribution(weights, "weights"), actions.numpy(), world.checked_policies(policies), nodes, world, prior
+        )
 
 
 class Episode:
@@ -218,7 +252,7 @@ def _visited(nodes: Any, actions: np.ndarray, world: UncertainMDP) -> tuple[Node
         if count
     ]
     flat = np.concatenate(blocks) if blocks else np.empty(0, np.int64)
-    return Nodes(stage[kept], state[kept], likelihood[kept], begins, flat), np.ascontiguousarray(actions[:, kept])
+    return Nodes(stage[kept], state[kept], likelihood[kept], begins, flat), np.where(comes, actions, -1)[:, kept]
 
 
 def _keys(first: np.ndarray, successor: np.ndarray, num_states: int) -> np.ndarray:

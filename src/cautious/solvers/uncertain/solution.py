@@ -12,15 +12,11 @@ from torch import Tensor
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.io.arrays import (
     FORMAT,
-    fingerprint_of,
     load_json,
     load_tensors,
     pick,
-    recorded_checksum,
-    save_json,
-    save_tensors,
 )
-from cautious.io.content_names import name_in, replacing, with_stamp
+from cautious.io.content_names import Part, part_of, reading, save_parts
 from cautious.mdp.tabular import TabularMDP
 from cautious.mdp.uncertain import UncertainMDP, parse_uncertain
 from cautious.risk import RiskMeasure, level_text, parse_level, risk_value
@@ -148,11 +144,6 @@ class UncertainSolution:
 
     def save(self, folder: Path | str) -> None:
         """Write the solution with its world and rewards (safetensors and JSON, checksummed, never pickle)."""
-        if self.memory is not None:
-            raise InvalidInputError(
-                "memory: files hold mixtures without memory alone; solve with memory=False to save."
-            )
-        path = as_folder(folder)
         tensors = {f"world_{name}": part for name, part in self.world.tensors().items()}
         tensors |= {"weights": self.mixture.weights, "policies": self.mixture.policies, "rewards": self.rewards}
         tensors |= {"prior": self.weights, "best_returns": self.best_returns}
@@ -166,9 +157,9 @@ class UncertainSolution:
             "num_histories": self.num_histories,
             "record": self.record,
         }
-        with replacing(path / DESCRIPTION, ARRAYS):
-            name = with_stamp(ARRAYS, fingerprint_of(*tensors.values()))
-            save_json(path / DESCRIPTION, described, {name: save_tensors(path / name, tensors)})
+        if self.memory is not None:
+            tensors |= {f"memory_{name}": part for name, part in self.memory.tensors().items()}
+        save_parts(as_folder(folder) / DESCRIPTION, described, {ARRAYS: Part.of(tensors)})
 
     @classmethod
     def load(cls, folder: Path | str) -> UncertainSolution:
@@ -178,12 +169,19 @@ class UncertainSolution:
             BadFileError: A file is damaged, is missing an array, or is of another kind.
         """
         path = as_path(folder, "folder")
+        return reading(path, lambda: cls._read(path))
+
+    @classmethod
+    def _read(cls, path: Path) -> UncertainSolution:
         described = load_json(path / DESCRIPTION)
         if not isinstance(described, dict) or described.get("kind") != "uncertain solution":
             raise BadFileError(f"{path / DESCRIPTION}: not the solution of an uncertain world.")
-        arrays = path / name_in(described, ARRAYS)
-        tensors = load_tensors(arrays, recorded_checksum(described, arrays.name))
-        parts = {name.removeprefix("world_"): part for name, part in tensors.items() if name.startswith("world_")}
+        arrays, expected = part_of(path, described, ARRAYS)
+        tensors = load_tensors(arrays, expected)
+        parts, plans = (
+            {name.removeprefix(start): part for name, part in tensors.items() if name.startswith(start)}
+            for start in ("world_", "memory_")
+        )
         names = ("weights", "policies", "rewards", "prior", "best_returns")
         weights, policies, rewards, prior, best_returns = (pick(tensors, name, arrays) for name in names)
         try:
@@ -203,6 +201,7 @@ class UncertainSolution:
                 num_histories=int(described["num_histories"]),
                 best_returns=best_returns,
                 record=described.get("record", {}),
+                memory=MemoryMixture.from_tensors(plans, world, arrays) if plans else None,
             )
         except (InvalidInputError, KeyError, TypeError, ValueError) as error:
             raise BadFileError(f"{path}: {error} The files do not describe one solution.") from None
