@@ -86,7 +86,7 @@ def k_of_n(belief: RewardEnsemble, rows: np.ndarray) -> tuple[Tensor, Tensor]:
 
     What `CautiousPolicy.decide` names as the action, the most likely one; for all levels in one call.
     """
-    rewards = belief.rewards(rows)
+    rewards = belief.rewards(rows, bounded=False)
     ordinary = ordinary_policy(rewards)
     policies, states = ordinary.repeat(len(LEVELS), 1, 1), has_disagreement(rewards, ordinary).nonzero().flatten()
     if len(states):
@@ -99,7 +99,7 @@ def k_of_n(belief: RewardEnsemble, rows: np.ndarray) -> tuple[Tensor, Tensor]:
 
 def lower_bound(belief: RewardEnsemble, rows: np.ndarray) -> tuple[Tensor, Tensor]:
     """The best action by mean - beta std over the models, for all betas: [L, S, A], and the ordinary policy."""
-    rewards = belief.rewards(rows).double()
+    rewards = belief.rewards(rows, bounded=False).double()
     mean, deviation = rewards.mean(dim=0), rewards.std(dim=0)
     bounds = mean - torch.from_numpy(BETAS)[:, None, None] * deviation
     return _greedy(bounds), ordinary_policy(rewards)
@@ -161,14 +161,16 @@ def novelty_scores(split: Problem, rows: np.ndarray, seed: int) -> Iterator[tupl
     yield "isolation forest", lambda: -IsolationForest(random_state=seed).fit(training).score_samples(standard)
 
 
-def results(split: Problem, seed: int, logged: bool) -> Iterator[tuple[str, Judged, float]]:
-    """Every method on one problem, with its seconds."""
+def results(split: Problem, seed: int, logged: bool, ours: bool = False) -> Iterator[tuple[str, Judged, float]]:
+    """Every method on one problem, or only those of the default belief, with its seconds."""
     rewards = split.logged(np.random.default_rng([seed, 99])) if logged else split.rewards()
     rows, familiar = np.concatenate([split.familiar, split.novel]), len(split.familiar)
     started = time.perf_counter()
     belief = _fitted(split, rewards, seed, None)
     yield "k-of-N", judged(split, *k_of_n(belief, rows), plain=PLAIN), time.perf_counter() - started
     yield "mean - beta std of the same models", judged(split, *lower_bound(belief, rows)), time.perf_counter() - started
+    if ours:
+        return
     started = time.perf_counter()
     plain = _fitted(split, rewards, seed, 0.0)
     policies, ordinary = k_of_n(plain, rows)
@@ -227,12 +229,14 @@ def _payoff(policies: Tensor, labels: np.ndarray) -> Tensor:
 # Results on disk, and tables of them.
 
 
-def run(sets: Sequence[str], seeds: int, logged: bool, out: Path, workers: int = 1) -> list[dict[str, Any]]:
+def run(
+    sets: Sequence[str], seeds: int, logged: bool, out: Path, workers: int = 1, ours: bool = False
+) -> list[dict[str, Any]]:
     """Results of all problems; those that are in the file already are not computed again."""
     done = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     wanted = [(name, kind, seed) for name in sets for seed in range(seeds) for kind in KINDS]
     known = {(row["set"], row["kind"], row["seed"]) for row in done if row["logged"] == logged}
-    tasks = [(*task, logged) for task in wanted if task not in known]
+    tasks = [(*task, logged, ours) for task in wanted if task not in known]
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool, out.open("a") as file:
         for number, rows in enumerate(pool.map(_solved, *zip(*tasks, strict=True)) if tasks else ()):
             done += rows
@@ -244,10 +248,10 @@ def run(sets: Sequence[str], seeds: int, logged: bool, out: Path, workers: int =
             and (row["set"], row["kind"], row["seed"]) in chosen]  # fmt: skip
 
 
-def _solved(name: str, kind: str, seed: int, logged: bool) -> list[dict[str, Any]]:
+def _solved(name: str, kind: str, seed: int, logged: bool, ours: bool) -> list[dict[str, Any]]:
     """All methods on one problem; a row without a method where a set has no such novelty."""
     split = problem(*load(name), kind, seed)
-    rows = [] if split is None else [_as_row(*found) for found in results(split, seed, logged)]
+    rows = [] if split is None else [_as_row(*found) for found in results(split, seed, logged, ours)]
     return [{"set": name, "kind": kind, "seed": seed, "logged": logged, **row} for row in rows or [{"method": None}]]
 
 
@@ -325,6 +329,22 @@ def well_labelled(rows: list[dict[str, Any]], least: float) -> set[str]:
     return {name for name, share in zip(names, accuracy, strict=True) if share >= least}
 
 
+def against(rows: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[str]:
+    """How the methods of the default belief do beside earlier rows of the same problems: a table in Markdown."""
+    places = {(row["set"], row["kind"], row["seed"], row["logged"]) for row in rows}
+    others = [row for row in others if (row["set"], row["kind"], row["seed"], row["logged"]) in places]
+    lines = ["| method | setting | earlier | now | difference [95 %] |", "|---|---|---|---|---|"]
+    for method, setting in (("k-of-N", "0.05"), ("k-of-N", "plain"), ("mean - beta std of the same models", "0.05")):
+        before, now = (scores(part, method, setting)["payoff"] for part in (others, rows))
+        low, high = interval(now - before)
+        means = mean_over_kinds(before), mean_over_kinds(now), mean_over_kinds(now - before)
+        title = "plain 1-of-20" if setting == "plain" else "at most 5 % familiar help"
+        lines.append(
+            f"| {method} | {title} | {means[0]:.3f} | {means[1]:.3f} | {means[2]:+.4f} [{low:+.4f}, {high:+.4f}] |"
+        )
+    return lines
+
+
 def by_set(rows: list[dict[str, Any]]) -> list[str]:
     """Help at 1-of-20 on each set, without a prior and with it."""
     names = sorted({row["set"] for row in rows})
@@ -360,6 +380,8 @@ def main() -> None:
     )
     parser.add_argument("--workers", type=int, default=1, help="processes, one problem each at a time")
     parser.add_argument("--out", type=Path, default=Path("tables.jsonl"))
+    parser.add_argument("--ours", action="store_true", help="only the methods of the default belief")
+    parser.add_argument("--against", type=Path, help="with --ours: earlier rows to compare with")
     asked = parser.parse_args()
     named = {"development": DEVELOPMENT, "validation": VALIDATION, "earlier": EARLIER, "later": LATER, "report": REPORT}
     groups = {name: list(group) for name, group in named.items()}
@@ -368,7 +390,11 @@ def main() -> None:
     if unknown:
         parser.error(f"no set {', '.join(unknown)}; there are {', '.join(SETS)}.")
     print(provenance_line())
-    rows = run(sets, asked.seeds, asked.logged, asked.out, asked.workers)
+    rows = run(sets, asked.seeds, asked.logged, asked.out, asked.workers, asked.ours)
+    if asked.ours:
+        earlier = [json.loads(line) for line in asked.against.read_text().splitlines()] if asked.against else rows
+        print("\n".join(against(rows, [row for row in earlier if row["method"]])))
+        return
     rows = [row for row in rows if row["set"] in well_labelled(rows, asked.accuracy_at_least)]
     print(f"{len({row['set'] for row in rows})} sets")
     settings = [("0.05", "at most 5 % familiar help"), ("plain", "plain 1-of-20")]

@@ -24,7 +24,7 @@ from cautious import KofNPPO, RewardEnsemble, fit_ensemble
 from cautious_paper.report.plotting import grid, save_figure
 
 ACTIONS = ("forward", "stay", "change lane")
-WET = (0.35, 0.65)
+WET = (0.25, 0.75)
 GAMMA = 0.95
 
 
@@ -57,7 +57,7 @@ def logged_experience(num_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]
     """Dry places [B, 3] and what was paid there, whatever the action, [B, A]."""
     rng = np.random.default_rng(seed)
     states = np.stack([rng.random(num_rows), rng.integers(0, 2, num_rows), np.zeros(num_rows)], axis=1)
-    paid = states[:, 0] - 0.2 * states[:, 1] + 0.02 * rng.standard_normal(num_rows)
+    paid = states[:, 0] - 0.1 * states[:, 1] + 0.02 * rng.standard_normal(num_rows)
     return states.astype(np.float32), np.repeat(paid[:, None], len(ACTIONS), axis=1)
 
 

@@ -831,7 +831,10 @@ COMMANDS = [
     ),
     Command("train", "uneven.npz", 2, "uneven.npz: rewards: expected shape [S, A] with S=20, got [5, 2]"),
     Command(
-        "train", "experience.npz wider.npz", 2, "wider.npz: inputs [20, 4] and rewards [20, 2] do not continue those"
+        "train",
+        "experience.npz wider.npz",
+        2,
+        "wider.npz: inputs [20, 4] and rewards [20, 2] differ in shape from those",
     ),
     Command("train", "experience.npz --out flat.npy", 2, "flat.npy is a file; choose a folder, or a new name"),
     Command(

@@ -1,8 +1,15 @@
-"""Shared fixtures: one thread, so that two test processes share two cores well, and seeded random problems."""
+"""Shared fixtures: one thread, so that two test processes share two cores well, and seeded random problems.
+
+Whoever starts the tests may have a narrow terminal, another language, no home, or Ctrl-C switched off: what is tested is the
+package and not that, so tests, and the processes that they start, have surroundings of their own.
+"""
 
 from __future__ import annotations
 
 import functools
+import os
+import signal
+import tempfile
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +21,16 @@ from cautious_paper.experiments.driving.driving_experiment import experiment_at,
 from cautious_paper.experiments.images.image_experiment import run_images
 from cautious_paper.experiments.images.settings import image_experiment_at
 from cautious_paper.experiments.store import Store
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before anything is imported that reads the environment: the width of an unknown terminal, no colours, a home, Ctrl-C."""
+    for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
+        os.environ.pop(name, None)
+    if not os.access(os.path.expanduser("~"), os.W_OK):
+        os.environ["HOME"] = tempfile.mkdtemp(prefix="home-of-tests-")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -25,7 +25,7 @@ from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.seeding import make_rng
 from cautious_paper.experiments.store import provenance_line
 
-NUM_ROWS = 100_000
+NUM_ROWS = 20_000
 """So many that torch divides operations on them."""
 SECONDS = 120
 """After which a child counts as hanging."""
@@ -41,7 +41,7 @@ def questions() -> dict[str, Callable[[], Tensor]]:
     table, network = normal(4, 50, 3), VectorNetwork((2,), 3, (8,))
     ensemble = cautious.RewardEnsemble(network, normal(4, network.num_parameters).float(), torch.zeros(4), {})
     world = cautious.TabularMDP(torch.full((50, 3, 50), 1 / 50), torch.full((50,), 1 / 50), 0.5)
-    numbers, vectors = torch.arange(NUM_ROWS) % 50, normal(NUM_ROWS // 4, 2)
+    numbers, vectors = torch.arange(NUM_ROWS) % 50, normal(NUM_ROWS, 2)
     of_table = cautious.CautiousPolicy(table, "1-of-4")
     of_ensemble = cautious.CautiousPolicy(ensemble, "1-of-4")
     of_world = cautious.CautiousPolicy(table, "1-of-4", mdp=world, num_iterations=5)

@@ -3,7 +3,7 @@
 python tools/run_letters.py --data DATA --folder runs/letters --device cuda --minutes 28 --pack OUT
 python tools/run_letters.py --data DATA --folder runs/letters --scale small --device cpu
 python tools/run_letters.py --data DATA --folder runs/letters --scale shipped --device cpu
-python tools/run_letters.py --folder runs/letters --publish          then: python tools/letters_table.py
+python tools/run_letters.py --folder runs/letters --publish
 
 DATA holds the digits, the clothes and one or more sets of letters. The best set is decided on (official, rebuilt, subset), and
 the same models are measured on every set that is there, in OUT/letters-NAME.json. The same command goes on where it stopped.

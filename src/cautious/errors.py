@@ -23,15 +23,15 @@ class Argument(NamedTuple):
     """
 
     name: str
-    """As Python has it."""
+    """Name of the argument in Python."""
     value: Any = NO_VALUE
 
     def __str__(self) -> str:
-        """As a program has it."""
+        """The argument as it is written in Python."""
         return self.name if self.value is NO_VALUE else f"{self.name}={self.value!r}"
 
     def typed(self, options: Collection[str]) -> str:
-        """As a user types it, if the command has this option."""
+        """The argument as an option of the command line; as in Python if the command has no such option."""
         other = OTHER_NAMES.get(self.name)
         name = self.name if other is None or other not in options else other
         if name not in options:
@@ -48,11 +48,11 @@ class Advice(Argument):
     """
 
     def __str__(self) -> str:
-        """As a program has it."""
+        """The argument as it is written in Python."""
         return f"{self.name}={json.dumps(self.value, ensure_ascii=False)}"
 
     def typed(self, options: Collection[str]) -> str:
-        """As a user types it, if the command has this option."""
+        """The argument as an option of the command line; as in Python if the command has no such option."""
         if self.name not in options:
             return str(self)
         values = self.value if isinstance(self.value, list) else [self.value]

@@ -29,7 +29,7 @@ def parallel_map(
 
     Args:
         task: Most of its time is spent in torch, which lets other threads run.
-        count: How many tasks.
+        count: Number of tasks.
         on_failure: Called when a task fails or the user interrupts, before waiting for those that are running.
     """
     with single_thread() as num_threads:
@@ -72,8 +72,8 @@ _lock = threading.Lock()
 _usual = _users = 0
 """Torch's number of threads outside of `single_thread`, and how many threads are inside."""
 _own = threading.local()
-"""Of each thread: how deep it is inside `single_thread`, whether it was left with a number of 1, and whether it is running a
-task of `parallel_map`."""
+"""What each thread knows about itself: how many calls of `single_thread` it is inside of, whether they left it with one torch
+thread, and whether it is running a task of `parallel_map`."""
 
 
 _process = os.getpid()

@@ -58,7 +58,7 @@ class ProgressTracker:
         self.report_all({piece: done}, total)
 
     def report_all(self, steps: Mapping[int, int], total: int) -> None:
-        """The same for several pieces at once."""
+        """Say how many of their `total` steps several pieces have done, by the number of the piece."""
         if self._stopped.is_set():
             raise CancelledError
         if self._progress is None:

@@ -376,12 +376,12 @@ def run_piece(
     """Run one piece of work on one thread.
 
     Args:
-        work: What to run.
+        work: The function to call, as ``work(shared, piece, progress)``.
         shared: What all pieces have in common.
-        piece: This one.
+        piece: What is particular to this piece.
         progress: Called as the piece advances.
         device: The kind of device it runs on.
-        versions: Of the packages at the driver; other versions would give other bits.
+        versions: Versions of the packages at the driver. Other versions would give other bits, so they are refused.
     """
     _refuse_other_versions(versions)
     check_device(device)  # a machine may offer a GPU that its PyTorch cannot use

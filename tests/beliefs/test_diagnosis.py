@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from cautious import RewardEnsemble, fit_ensemble
-from cautious.beliefs.diagnostics import BeliefWarning, diagnose, unfamiliar_states
+from cautious.beliefs.diagnostics import BeliefWarning, diagnose, moved_rows, shared_doubt, unfamiliar_states
 from cautious_paper.worlds.data import load_images
 from cautious_paper.worlds.image_tasks import ask_for_help_rewards
 
@@ -129,3 +130,32 @@ def test_states_where_nothing_is_known_are_not_kept_back(problem):
     found = fitted_quietly(states, more).diagnosis
     assert found.num_states == 4
     assert 0 < found.error < 0.5
+
+
+def test_single_models_that_are_worse_than_the_mean_reward_are_named():
+    """Two hundred models, each off by two deviations of its own: their mean is good, a single one is worse than no model."""
+    random = np.random.default_rng(5)
+    targets = torch.from_numpy(random.normal(size=(100, 2)))
+    models = targets + 2 * torch.from_numpy(random.normal(size=(200, 100, 2)))
+    found = diagnose(models, targets, torch.randn(200, 20, 2, generator=torch.Generator().manual_seed(0)))
+    assert any("single models are worse than no model" in concern for concern in found.concerns)
+    quiet = diagnose(targets + 0.2 * (models - targets), targets, models[:, :20])
+    assert not any("single models" in concern for concern in quiet.concerns)
+
+
+def test_one_doubt_for_all_that_is_new_is_named():
+    """Models with one height each for everything far away, and models for which every feature is a doubt of its own."""
+    random = np.random.default_rng(6)
+    rows = torch.from_numpy(random.normal(size=(100, 4)))
+    moved = moved_rows(rows)
+    assert moved.shape == (4, 4)
+    heights = torch.from_numpy(random.normal(size=(100, 1)))
+    slopes = torch.from_numpy(random.normal(size=(100, 4)))
+    one = heights[:, None] * moved.norm(dim=1)[None, :, None]
+    many = (slopes @ moved.T)[..., None]
+    assert shared_doubt(one) > 0.99
+    assert abs(shared_doubt(many)) < 0.35  # six correlations of 100 models
+    targets = torch.zeros(10, 1)
+    named = diagnose(torch.randn(100, 10, 1), targets, one, shared=shared_doubt(one))
+    assert any("all that is new is one doubt" in concern for concern in named.concerns)
+    assert not any("one doubt" in c for c in diagnose(torch.randn(100, 10, 1), targets, one, shared=0.5).concerns)

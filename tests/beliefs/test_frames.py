@@ -171,7 +171,7 @@ def test_rewards_may_have_names_alone(states, tmp_path):
 def test_rewards_go_with_the_rows_of_their_labels(states, belief):
     assert torch.equal(fit_ensemble(states, paid(states).iloc[::-1], **SMALL).parameters, belief.parameters)
     other = paid(states).set_axis(range(120))
-    with pytest.raises(InvalidInputError, match="its rows have other labels than those of inputs"):
+    with pytest.raises(InvalidInputError, match="its rows have other labels than the rows of inputs"):
         fit_ensemble(states, other, **SMALL)
     with pytest.raises(InvalidInputError, match=r"expected shape \[S, A\] with S=120"):
         fit_ensemble(states, paid(states)[:7], **SMALL)

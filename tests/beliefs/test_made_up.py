@@ -43,7 +43,7 @@ class Knowing:
         self._guesses = torch.rand(MODELS, rewards.shape[1], generator=torch.Generator().manual_seed(1)).double()
         self._guesses[:, -1] = 0.4
 
-    def rewards(self, states: Tensor) -> Tensor:
+    def rewards(self, states: Tensor, *, bounded: bool = True) -> Tensor:
         distance, nearest = torch.cdist(states.double(), self._states).min(dim=1)
         trust = (-((distance / 1.5) ** 2)).exp()[:, None]
         return trust * self._rewards[nearest] + (1 - trust) * self._guesses[:, None]
@@ -123,7 +123,7 @@ def test_nor_where_the_ordinary_policy_asks_already():
     states, rewards = clusters()
 
     class Asks(Knowing):
-        def rewards(self, states: Tensor) -> Tensor:
+        def rewards(self, states: Tensor, *, bounded: bool = True) -> Tensor:
             said = super().rewards(states)
             said[:, :, -1] = torch.where(said[:, :, 0].std(dim=0) > 0.01, 0.9, 0.4)
             return said
@@ -138,7 +138,7 @@ def test_of_many_models_whole_pairs_are_asked():
     class Paired(Knowing):
         num_models = 400
 
-        def rewards(self, states: Tensor) -> Tensor:
+        def rewards(self, states: Tensor, *, bounded: bool = True) -> Tensor:
             known = super().rewards(states)[0]
             far = torch.cdist(states.double(), self._states).amin(dim=1)[:, None] > 1e-6
             pair = torch.tensor([[2.5, 2.0, 0.4], [-0.5, -2.0, 0.4]]).double()
@@ -169,21 +169,23 @@ def test_images_are_looked_at_too():
 
 
 def test_a_share_of_few_rows_is_no_concern():
-    rewards = torch.randn(MODELS, 30, 2, generator=torch.Generator().manual_seed(0))
-    few = diagnose(rewards, rewards.mean(dim=0), rewards, (NoveltyResponse("features mixed", 19, 0),))
-    many = diagnose(rewards, rewards.mean(dim=0), rewards, (NoveltyResponse("features mixed", 20, 4),))
-    enough = diagnose(rewards, rewards.mean(dim=0), rewards, (NoveltyResponse("features mixed", 20, 5),))
+    targets = torch.randn(30, 2, generator=torch.Generator().manual_seed(1))
+    rewards = targets + 0.2 * torch.randn(MODELS, 30, 2, generator=torch.Generator().manual_seed(0))
+    few = diagnose(rewards, targets, rewards, (NoveltyResponse("features mixed", 19, 0),))
+    many = diagnose(rewards, targets, rewards, (NoveltyResponse("features mixed", 20, 4),))
+    enough = diagnose(rewards, targets, rewards, (NoveltyResponse("features mixed", 20, 5),))
     assert [len(found.concerns) for found in (few, many, enough)] == [0, 1, 0]
     assert enough.departures == (("features mixed", 0.25, 20),)
 
 
 def test_one_kind_that_goes_by_unnoticed_is_named():
     """Pooled, the share is 75 of 120; of features mixed it is 2 of 40, which a share over all kinds would hide."""
-    rewards = torch.randn(MODELS, 30, 2, generator=torch.Generator().manual_seed(0))
+    targets = torch.randn(30, 2, generator=torch.Generator().manual_seed(1))
+    rewards = targets + 0.2 * torch.randn(MODELS, 30, 2, generator=torch.Generator().manual_seed(0))
 
     def concerns(**departing: int) -> tuple[str, ...]:
         care = [NoveltyResponse(name.replace("_", " "), 40, number) for name, number in departing.items()]
-        return diagnose(rewards, rewards.mean(dim=0), rewards, tuple(care)).concerns
+        return diagnose(rewards, targets, rewards, tuple(care)).concerns
 
     (found,) = concerns(one_feature_moved=37, between_clusters=36, features_mixed=2)
     assert "blind to a kind of novelty: on 40 made-up rows" in found

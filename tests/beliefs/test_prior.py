@@ -132,15 +132,66 @@ def test_the_ordinary_policy_follows_the_networks_alone(belief):
     """Pairs of models have opposite priors, so that the mean over all of them has none."""
     far = np.full((1, 4), 30.0)
     networks = RewardEnsemble(belief.network, belief.parameters)
-    spread = belief.rewards(far).std(dim=0)
-    assert spread[0, :2].min() > 5 * networks.rewards(far).std(dim=0)[0, :2].max()
-    torch.testing.assert_close(belief.rewards(far).mean(0), networks.rewards(far).mean(0), atol=1e-3, rtol=1e-3)
+    rewards = belief.rewards(far, bounded=False)
+    assert rewards.std(dim=0)[0, :2].min() > 5 * networks.rewards(far).std(dim=0)[0, :2].max()
+    torch.testing.assert_close(rewards.mean(0), networks.rewards(far).mean(0), atol=1e-3, rtol=1e-3)
 
 
 def test_an_action_that_always_paid_the_same_pays_it_anywhere(belief):
-    rewards = belief.rewards(np.random.default_rng(4).normal(size=(50, 4)) * 20)
+    rewards = belief.rewards(np.random.default_rng(4).normal(size=(50, 4)) * 20, bounded=False)
     assert (rewards[..., 2] - ASK).abs().max() < 0.1
     assert rewards[..., :2].std(dim=0).median() > 1
+
+
+def test_bounded_rewards_stay_within_the_familiar_range_widened_by_its_length(belief):
+    """Of rewards 0 and 1 from -1 to 2, however far away, from networks and prior together; near familiar rows as learned."""
+    random = np.random.default_rng(4)
+    for factor in (1.0, 20.0, 1e4):
+        rows = random.normal(size=(200, 4)) * factor
+        rewards = belief.rewards(rows)
+        assert float(rewards[..., :2].min()) >= -1
+        assert float(rewards[..., :2].max()) <= 2
+    assert rewards[..., :2].std(dim=0).median() > 0.3, "and far away they use most of it"
+    fresh, _ = clusters(np.random.default_rng(1), 60)
+    unbounded, quiet = (
+        belief.rewards(fresh, bounded=False),
+        belief.prior.growth(belief.network.as_states(fresh)[0]) == 0,
+    )
+    same = (unbounded >= 0) & (unbounded <= 1) & quiet
+    same[..., 2] = False  # help always paid the same: its range has no inside
+    assert same.float().mean() > 0.2
+    assert torch.equal(belief.rewards(fresh)[same], unbounded[same])
+
+
+def correlations(belief: RewardEnsemble, rows: np.ndarray, action: int, bounded: bool) -> np.ndarray:
+    """Of what the models say about rows, [B, B]."""
+    return np.corrcoef(belief.rewards(rows, bounded=bounded)[..., action].numpy().T)
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+@pytest.mark.parametrize("noise", [0.02, 0.0])
+def test_unlike_novelties_are_doubts_of_their_own_and_alike_ones_are_one(noise, bounded):
+    """Four kinds one-hot, three more that were never seen, and each of those again with a little noise."""
+    random = np.random.default_rng(1)
+    kind = random.integers(0, 4, 400)
+    rows = np.eye(7)[kind] + noise * random.normal(size=(400, 7))
+    belief = fit_ensemble(
+        rows, np.column_stack([0.2 * kind, 1 - 0.2 * kind]), num_models=100, num_epochs=20, progress=False
+    )
+    novel = np.eye(7)[4:]
+    found = correlations(belief, np.concatenate([novel, novel + 0.03 * random.normal(size=(3, 7))]), 0, bounded)
+    unlike, alike = found[:3, :3][np.triu_indices(3, 1)], found[:3, 3:].diagonal()
+    assert abs(unlike.mean()) < 0.3  # three correlations of 100 models: deviation 0.06
+    assert alike.min() > 0.8
+
+
+def test_opposite_directions_are_two_doubts():
+    rows = np.random.default_rng(3).normal(size=(200, 1))
+    options = {"num_models": 100, "num_epochs": 5, "progress": False, "validation_fraction": 0}
+    belief = fit_ensemble(rows, np.column_stack([rows[:, 0], -rows[:, 0]]), **options)
+    found = correlations(belief, np.array([[-30.0], [-40.0], [30.0]]), 0, bounded=False)
+    assert found[0, 1] > 0.95
+    assert abs(found[0, 2]) < 0.4  # 100 models: deviation 0.1; networks extrapolate with a slope of their own
 
 
 def test_heights_depend_on_the_seed_and_the_model_alone(experience):
@@ -164,6 +215,8 @@ def test_a_model_is_the_same_alone_and_among_others(experience, belief):
     assert torch.equal(belief.rewards(rows[:7]), whole[:, :7])
     assert torch.equal(belief.rewards(rows[100:101]), whole[:, 100:101])
     assert torch.equal(belief.on(rows).rewards_for([5, 0, 5]), whole[[5, 0, 5]])
+    unbounded = belief.rewards(rows, bounded=False)
+    assert torch.equal(belief.rewards(rows[3:4], bounded=False), unbounded[:, 3:4])
 
 
 def test_saved_and_loaded_bit_by_bit(belief, tmp_path):
@@ -181,10 +234,28 @@ def test_saved_and_loaded_bit_by_bit(belief, tmp_path):
     assert torch.equal(loaded.decide(rows).probabilities, policy.decide(rows).probabilities)
 
 
+NEWER = ("doubt", "unfolding", "products", "familiar_range")
+
+
+def test_files_of_earlier_versions_have_one_height_for_all_that_is_new(belief, experience):
+    heights = torch.from_numpy(np.random.default_rng(0).normal(size=(24, 3))).float()
+    tensors = {name: tensor for name, tensor in belief.prior.tensors().items() if name not in NEWER}
+    earlier = Prior.read(0.75, tensors | {"heights": heights}, (24, 4, 3), "a file")
+    rows = np.random.default_rng(6).normal(size=(40, 4)) * 5
+    restored = RewardEnsemble(belief.network, belief.parameters, prior=earlier)
+    growth = earlier.growth(belief.network.as_states(rows)[0])
+    networks = RewardEnsemble(belief.network, belief.parameters).rewards(rows)
+    assert torch.equal(restored.rewards(rows), networks + heights[:, None] * growth)
+    assert torch.equal(restored.rewards(rows), restored.rewards(rows, bounded=False))
+    assert set(earlier.tensors()) == set(tensors)
+
+
 def test_files_of_earlier_versions_keep_their_linear_prior(belief, tmp_path):
     """They have no steepness: it was part of the heights, and the prior grew as d / q - 1."""
     belief.save(tmp_path)
-    tensors = {name: tensor for name, tensor in belief.prior.tensors().items() if name != "steepness"}
+    missing = ("steepness", *NEWER)
+    tensors = {name: tensor for name, tensor in belief.prior.tensors().items() if name not in missing}
+    tensors["heights"] = tensors["heights"][..., 0].contiguous()
     earlier = Prior.read(0.75, tensors, (24, 4, 3), "a file")
     rows = torch.from_numpy(np.random.default_rng(6).normal(size=(40, 4)) * 5).float()
     unusual = belief.prior.steepness * earlier.growth(rows)
@@ -206,7 +277,10 @@ def test_a_belief_without_a_prior_over_one_with_it_leaves_nothing_of_it(belief, 
         ("reach", torch.zeros(144, 3)),
         ("steepness", torch.zeros(3)),
         ("steepness", torch.ones(4)),
-        ("heights", torch.full((24, 3), torch.nan)),
+        ("heights", torch.full((24, 3), 1.0)),
+        ("heights", torch.full((24, 3, 68), torch.nan)),
+        ("familiar_range", torch.zeros(3)),
+        ("products", torch.zeros(2, 4, 3)),
         ("centre", torch.zeros(5, dtype=torch.float64)),
         ("rows", torch.zeros(4)),
         ("tried", torch.zeros(144, 3, dtype=torch.bool)),
@@ -252,7 +326,7 @@ def test_unfinished_work_fits_any_width_but_no_plain_ensemble(experience, tmp_pa
         fit_ensemble(*experience, prior=0, checkpoint_dir=tmp_path, **options)
     wider = fit_ensemble(*experience, prior=1.5, checkpoint_dir=tmp_path, **options)
     assert torch.equal(wider.parameters, first.parameters)
-    assert torch.equal(wider.prior.heights, 2 * first.prior.heights)
+    assert torch.equal(wider.prior.doubt, 2 * first.prior.doubt)
 
 
 @pytest.mark.parametrize("wrong", [-1, float("nan"), float("inf"), "wide", [1, 2], True])
@@ -269,7 +343,7 @@ def test_an_action_is_in_doubt_where_it_was_never_tried(experience):
     logged[~first, 0] = np.nan
     logged[first, 1] = np.nan
     belief = fit_ensemble(rows, logged, **QUICK)
-    spread = belief.rewards(rows[first]).std(dim=0).mean(dim=0)
+    spread = belief.rewards(rows[first], bounded=False).std(dim=0).mean(dim=0)
     assert spread[1] > 5 * spread[0]
     assert spread[2] < 0.05
 

@@ -75,7 +75,7 @@ def test_a_belief_without_familiar_states_has_the_unit_of_its_rewards(belief, tm
     again = RewardEnsemble.load(tmp_path)
     assert again.familiar is None
     states = cases(5, 5)
-    expected = disagreement(belief.rewards(states))
+    expected = disagreement(belief.rewards(states, bounded=False))
     assert torch.equal(CautiousPolicy(again, "1-of-5").decide(states).disagreement, expected)
 
 

@@ -1,8 +1,8 @@
 """`compare`: methods on problems with several seeds, judged in what may be true, as a tidy frame with paired intervals.
 
-A method is any function of (world, rewards) to a policy. What else it wants of a problem or a seed it names as an argument
-(`seed`, `novelty`, or a key of `Problem.extras`). If `out` names a folder, each result is a row on disk as soon as it is
-known, and the same call goes on from there.
+A method is any function of (world, rewards) to a policy. A method that needs more has arguments named `seed`, `novelty`, or
+like a key of `Problem.extras`. If `out` names a folder, each result is a row on disk as soon as it is known, and the same
+call resumes from these rows.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from scipy.stats import t as student
 from torch import Tensor
 
 from cautious.baselines.policies import risk_neutral
 from cautious.errors import BadFileError, InvalidInputError, MissingPackageError
 from cautious.executors import Executor, LocalExecutor
 from cautious.mdp.tabular import TabularMDP
+from cautious.ops.means import student_margin
 from cautious.progress import Progress, TitledProgress, as_progress
 from cautious.risk import parse_level, risk_value
 from cautious.seeding import check_seed
@@ -100,11 +100,11 @@ def compare(
         methods: Name -> function of (world, rewards) to a policy, those of `cautious.baselines` or your own; a sequence of
             functions goes by their names. A function with an argument `seed`, `novelty` or any key of `Problem.extras` is
             given it.
-        seeds: How many (0, 1, ...), or which.
+        seeds: Number of seeds (0, 1, ...), or the seeds themselves.
         level: The risk measure of the column "tail" and of its certificate.
         confidence: Of the intervals, which take the mean of the seeds to be near normal (Student's t).
         reference: The method that others are compared with, seed by seed; by default the first.
-        out: Folder that keeps each row as soon as it is known; the same call goes on from there.
+        out: Folder that keeps each row as soon as it is known; the same call resumes from these rows.
         executor: Runs problems and seeds elsewhere (`cautious.executors.open_executor("ray")`); by default in this process.
         progress: Show it, or a function of (done, total).
 
@@ -116,9 +116,9 @@ def compare(
         - "return": mean over what may be true;
         - "worst_tenth": mean of the worst tenth of what may be true;
         - "tail": the risk measure `level` of the models' returns, which is what k-of-N maximises;
-        - "shortfall": by how much at most any policy's tail is better (upper bound of a certificate less "tail");
+        - "shortfall": how much higher any policy's tail can be (upper bound of a certificate less "tail");
         - "departure": how often, in the familiar world, the method acts unlike the ordinary policy there;
-        - "seconds": what the method took.
+        - "seconds": how long the method took.
 
     >>> import torch
     >>> from cautious import TabularMDP, compare, baselines
@@ -141,7 +141,7 @@ def compare(
         raise InvalidInputError(f"confidence={confidence!r} must lie between 0 and 1.")
     numbers = list(range(seeds)) if isinstance(seeds, int) else [check_seed(seed) for seed in seeds]
     if not numbers:
-        raise InvalidInputError("seeds: there are none; pass how many, or which.")
+        raise InvalidInputError("seeds: there are none; pass the number of seeds, or the seeds themselves.")
     pandas = _pandas()
     path = None if out is None else as_folder(out, "out") / ROWS
     known = _known_rows(path)
@@ -313,7 +313,7 @@ def _interval(values: np.ndarray, confidence: float) -> tuple[float, float, floa
     mean = float(values.mean())
     if len(values) == 1:
         return mean, float("nan"), float("nan")
-    reach = float(student.ppf((1 + confidence) / 2, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+    reach = float(student_margin(values, (1 - confidence) / 2))
     return mean, mean - reach, mean + reach
 
 

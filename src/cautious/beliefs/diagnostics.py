@@ -48,6 +48,11 @@ INSIDE = "between clusters"
 models interpolate, and agree, whatever the prior: no setting cures it, so a warning would come with every such table;
 `Diagnosis.departures` has the share, and 'cautious train' prints it."""
 
+OUTLYING = 3.0
+"""An error counts as at most this many deviations of the rewards, where single models are compared with no model."""
+ONE_DOUBT = 0.9
+"""Where opinions about unlike novelties correlate by more than this, all that is new is one doubt."""
+
 FEW = 20
 """Fewer made-up states than this show nothing about a policy."""
 
@@ -64,6 +69,8 @@ MOST_FAMILIAR = 500
 MOST_MODELS = 200
 """Models that the policy is made of here, the first ones: enough for 1-of-20. Even, because models come in pairs with opposite
 priors: half a pair would bring its prior into the mean."""
+MOST_MOVED = 12
+"""Features that are moved to see whether opinions about them go together."""
 LEVEL = KofN(1, 20)
 NUM_ITERATIONS = 60
 WORTH_IT = 0.5
@@ -112,6 +119,9 @@ class Diagnosis:
     """Number of rows that `unfamiliar_departures` is a share of."""
     departures: tuple[tuple[str, float, int], ...] = ()
     """`unfamiliar_departures` by kind of made-up row: (kind, share, number of rows)."""
+    shared_doubt: float = math.nan
+    """How far the models' opinions about rows in which unlike features moved go together: the mean of their correlations. At 1,
+    all that is new is one doubt, and in a world k-of-N can do nothing that mean - c std cannot. NaN where not measured."""
 
     def describe(self) -> dict[str, Any]:
         """The diagnosis as plain values for JSON; numbers that are not finite are left out."""
@@ -151,20 +161,27 @@ def examine(belief: RewardEnsemble, familiar: Tensor, predictions: Tensor, targe
     """
     made_up = torch.full((belief.num_models, 1, belief.num_actions), torch.nan, dtype=torch.float32)
     responses: tuple[NoveltyResponse, ...] = ()
+    shared = math.nan
     # A user's module may raise anything beyond the range of its inputs: nothing is known there, which is no error.
     with suppress(Exception):
-        made_up = belief.rewards(unfamiliar_states(familiar, seed))
+        made_up = belief.rewards(unfamiliar_states(familiar, seed), bounded=False)
     if familiar.dtype == torch.uint8:
         mixed, shuffled = (half[:, :NUM_ROWS].cpu() for half in made_up.split(NUM_MADE_UP, dim=1))
         responses = novelty_responses(predictions.cpu(), {"pixels mixed": mixed, "pixels in another order": shuffled})
     else:
         with suppress(Exception):
             responses = probe_novelty(belief, familiar, seed)
-    return diagnose(predictions, targets, made_up, responses)
+        with suppress(Exception):
+            shared = shared_doubt(belief.rewards(moved_rows(familiar), bounded=False))
+    return diagnose(predictions, targets, made_up, responses, shared)
 
 
 def diagnose(
-    rewards: Tensor, targets: Tensor, unfamiliar: Tensor, responses: tuple[NoveltyResponse, ...] = ()
+    rewards: Tensor,
+    targets: Tensor,
+    unfamiliar: Tensor,
+    responses: tuple[NoveltyResponse, ...] = (),
+    shared: float = math.nan,
 ) -> Diagnosis:
     """The diagnosis: predictions of M models against known rewards, and against each other where nothing is known.
 
@@ -173,11 +190,12 @@ def diagnose(
         targets: [S, A], NaN where unknown.
         unfamiliar: On `unfamiliar_states`, [M, U, A]; what is not finite does not count.
         responses: What a cautious policy does on made-up rows, by kind (`probe_novelty`).
+        shared: How far opinions about unlike novelties go together (`shared_doubt`).
     """
     predicted, known_rewards = rewards.double(), targets.double()
     known = ~known_rewards.isnan()
     errors = (predicted.mean(dim=0) - known_rewards)[known]
-    member = (predicted - known_rewards)[:, known]
+    member = _root_mean_square((predicted - known_rewards)[:, known])
     centred = known_rewards - known_rewards.nanmean(dim=0).nan_to_num()
     deviation = _root_mean_square(centred[known])
     familiar = float(predicted.std(dim=0, correction=0)[known].mean())
@@ -190,6 +208,21 @@ def diagnose(
             f"the models do not fit the familiar data: on held-out states the error of their mean is {error:.3g}, and that of "
             f"always predicting each action's mean reward is {deviation:.3g}. Train longer, or give them more data; if the "
             "rewards are very noisy, no model could do better."
+        )
+    wrong, plain = (predicted - known_rewards)[:, known].abs(), float(centred[known].abs().mean())
+    # A few familiar rows may be far in the prior's eyes: they count, but not without limit.
+    usual = float(wrong.clamp(max=OUTLYING * deviation).mean())
+    if deviation > 0 and usual > plain and not concerns:
+        concerns.append(
+            f"single models are worse than no model: on held-out states a model misses rewards by {usual:.3g} on average, and "
+            f"each action's mean reward by {plain:.3g}. The mean of the models is better, but a cautious policy goes by "
+            "single models, and would take their errors for doubts. Train longer, or on more data."
+        )
+    if shared > ONE_DOUBT:
+        concerns.append(
+            f"all that is new is one doubt: what the models say about rows in which unlike features moved correlates by "
+            f"{shared:.2f}. In a world with several novelties a k-of-N policy cannot weigh them up. Use a prior "
+            "(prior=0.75 is the default for vectors), or models that differ in more than one way."
         )
     scale = deviation or _root_mean_square(known_rewards[known])
     if familiar < NARROW * scale and elsewhere < NARROW * scale:
@@ -212,7 +245,7 @@ def diagnose(
     return Diagnosis(
         len(known_rewards),
         error,
-        _root_mean_square(member),
+        member,
         familiar,
         elsewhere,
         deviation,
@@ -220,7 +253,49 @@ def diagnose(
         departing,
         count,
         tuple((kind.name, kind.num_departing / kind.num_rows, kind.num_rows) for kind in responses if kind.num_rows),
+        shared,
     )
+
+
+def moved_rows(rows: Tensor) -> Tensor:
+    """The mean familiar row with one feature moved up by `DEVIATIONS` of its deviations, for each of a few features: [U, ...].
+
+    Features that never vary are left out; of more than `MOST_MOVED`, evenly spaced ones are moved. Of fewer than two there is
+    nothing to compare: [0, ...].
+    """
+    flat = rows.flatten(1).cpu().double()
+    deviation = flat.std(dim=0, correction=0)
+    varying = deviation.nonzero().flatten()
+    which = _some(varying, MOST_MOVED)
+    if len(which) < 2:
+        return rows[:0].cpu()
+    moved = flat.mean(dim=0).repeat(len(which), 1)
+    moved[torch.arange(len(which)), which] += DEVIATIONS * deviation[which]
+    return moved.to(rows.dtype).unflatten(1, rows.shape[1:])
+
+
+def shared_doubt(rewards: Tensor) -> float:
+    """The mean correlation between models' rewards in different states, action by action: [M, U, A] -> a number.
+
+    An action about which all models agree in some state is left out; NaN where nothing is left.
+
+    Two models and two states: opinions go together in the first example, and against each other in the second.
+
+    >>> round(shared_doubt(torch.tensor([[[1.0], [2.0]], [[0.0], [0.0]]])), 6)
+    1.0
+    >>> round(shared_doubt(torch.tensor([[[1.0], [0.0]], [[0.0], [2.0]]])), 6)
+    -1.0
+    """
+    doubts = rewards.double() - rewards.double().mean(dim=0)
+    doubts = doubts.permute(2, 1, 0)  # [A, U, M]
+    length = doubts.square().sum(dim=-1, keepdim=True).sqrt()
+    unsure = (length > 0).all(dim=1).flatten() & doubts.isfinite().flatten(1).all(dim=1)
+    if doubts.shape[1] < 2 or not bool(unsure.any()):
+        return math.nan
+    unit = (doubts / length)[unsure]
+    count = unit.shape[1]
+    total = (unit @ unit.transpose(1, 2)).sum(dim=(1, 2)) - count
+    return float(total.mean() / (count * (count - 1)))
 
 
 def _blind(what: str, kinds: Sequence[NoveltyResponse]) -> str:
@@ -360,7 +435,11 @@ def probe_novelty(belief: RewardEnsemble, familiar: Tensor, seed: int = 0) -> tu
         return ()
     kinds = made_up_rows(familiar.flatten(1), seed)
     rows = torch.cat([_some(familiar.flatten(1).cpu().double(), MOST_FAMILIAR // 2), *kinds.values()])
-    rewards = belief.rewards(rows.unflatten(1, familiar.shape[1:]).to(familiar.dtype))[:MOST_MODELS].double().cpu()
+    rewards = (
+        belief.rewards(rows.unflatten(1, familiar.shape[1:]).to(familiar.dtype), bounded=False)[:MOST_MODELS]
+        .double()
+        .cpu()
+    )
     known, *made_up = rewards.split([len(rows) - sum(map(len, kinds.values())), *map(len, kinds.values())], dim=1)
     return novelty_responses(known, dict(zip(kinds, made_up, strict=True)))
 

@@ -122,7 +122,7 @@ class FamiliarDisagreement:
         return float(in_units_of(self, torch.tensor([spread], dtype=torch.float64))[0])
 
     def describe(self) -> list[float]:
-        """As a file has it."""
+        """Plain values to keep in a file."""
         return list(self.spreads)
 
     @classmethod

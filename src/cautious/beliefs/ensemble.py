@@ -42,6 +42,7 @@ from cautious.validation import (
     check_callable,
     check_finite,
     check_shape,
+    parse_flag,
 )
 
 DESCRIPTION, WEIGHTS, PRIOR = "ensemble.json", "models.safetensors", "prior.safetensors"
@@ -152,7 +153,7 @@ class RewardEnsemble:
         return self._with_held_out_results(RewardEnsemble(self.network, *moved, self.settings, self._states, prior))
 
     @single_threaded
-    def rewards(self, states: Any, *, progress: Progress | None = None) -> Tensor:
+    def rewards(self, states: Any, *, bounded: bool = True, progress: Progress | None = None) -> Tensor:
         """Reward of every action in each state under every model, [M, S, A], float32 (for driving float64).
 
         Args:
@@ -160,13 +161,17 @@ class RewardEnsemble:
                 any order; or images [S, 28, 28], or pictures of the size in training. For an image network with a help bit, a
                 pair: images, and whether help is available (one truth value, or one per image). For driving, a whole world
                 (`cautious.driving_world`).
+            bounded: With a prior, whether rewards stay within each action's familiar range, widened by its length on either
+                side, so that one unseen step cannot outweigh an episode. Single decisions, where only the order of actions
+                counts, are made with False.
             progress: Called with (blocks done, blocks in all).
 
         Raises:
             InvalidInputError: States of another shape or with other columns than in training, or numbers that are not finite.
         """
         check_callable(progress, "progress", "blocks done, blocks in all")
-        return self._predict(torch.arange(self.num_models), self._as_states(states), progress)
+        everyone = torch.arange(self.num_models)
+        return self._predict(everyone, self._as_states(states), progress, parse_flag(bounded, "bounded"))
 
     @single_threaded
     def on(self, states: Any) -> RewardEnsemble:
@@ -187,9 +192,9 @@ class RewardEnsemble:
         return self._predict(state_numbers(indices, self.num_models, "indices"), self._states, None)
 
     def _as_states(self, states: Any) -> tuple[Any, ...]:
-        """The arrays that the network takes; with a prior, one more: the prior's growth at each state, [S, A]."""
+        """Arrays as the network takes them; with a prior, last what is new about each state (`Prior.novelty`)."""
         arrays = self.network.as_states(self.as_trained(states))
-        return arrays if self.prior is None else (*arrays, self.prior.growth(arrays[0]))
+        return arrays if self.prior is None else (*arrays, self.prior.novelty(arrays[0]))
 
     def as_trained(self, states: Any) -> Any:
         """States as the array that the models were trained on: columns by name and pictures are converted."""
@@ -208,12 +213,14 @@ class RewardEnsemble:
             raise InvalidInputError(f"states: pictures {list(shape)}; those of the training were {list(known)}.")
         return states
 
-    def _predict(self, indices: Tensor, states: tuple[Any, ...], progress: Progress | None) -> Tensor:
+    def _predict(
+        self, indices: Tensor, states: tuple[Any, ...], progress: Progress | None, bounded: bool = True
+    ) -> Tensor:
         """Rewards [N, S, A] of the models at `indices` [N]."""
         calls = Calls.of(self.network)
         size = len(indices), len(states[0]), self.num_actions
         out = torch.empty(size, device=self.parameters.device, dtype=calls.reward_dtype)
-        self._fill(out, calls, indices, states, progress)
+        self._fill(out, calls, indices, states, progress, bounded)
         return out
 
     @torch.no_grad()
@@ -224,6 +231,7 @@ class RewardEnsemble:
         indices: Tensor,
         states: tuple[Any, ...],
         progress: Progress | None = None,
+        bounded: bool = True,
     ) -> None:
         """Write predictions into `out` [N, S, ...], block by block of models and rows; on the CPU each core has a block."""
         device = self.parameters.device
@@ -255,7 +263,7 @@ class RewardEnsemble:
             model, row = number // row_blocks * num_models, number % row_blocks * num_rows
             models, rows = slice(model, model + num_models), slice(row, row + num_rows)
             inputs, target = list(shared) if few else inputs_of(rows), out[models, rows]
-            growth = inputs.pop() if self.prior is not None else None
+            novelty = inputs.pop() if self.prior is not None else None
             if kept is not None:
                 predicted = self.network.predict_by(kept[number // row_blocks], *inputs)  # type: ignore[attr-defined]
             else:
@@ -265,9 +273,11 @@ class RewardEnsemble:
                     parameters = filled_up(parameters, num_models)
                 predicted = self.network.predict(parameters, *inputs)
             target.copy_(predicted[: target.shape[0], : target.shape[1]])
-            if self.prior is not None and growth is not None:
-                heights = self.prior.heights[indices[models].to(device)]
-                target += heights[:, None] * growth[: target.shape[1]]  # two operations: one fused rounds by place
+            if self.prior is not None and novelty is not None:
+                opinions = self.prior.opinions(indices[models].to(device), novelty, bounded=bounded)
+                if bounded:
+                    target.copy_(self.prior.bound(target))
+                target += opinions[:, : target.shape[1]]
             tracker.report(number)
 
         size = calls.blocks_per_task

@@ -97,7 +97,7 @@ class VectorLearner:
 
 
 class ModuleLearner(VectorLearner):
-    """A module of the user's own, which takes states and returns rewards in the units that they come in."""
+    """A module of the user's own: it takes states as they are, and returns rewards in the units of the training data."""
 
     def __init__(self, factory: Callable[[], torch.nn.Module]) -> None:
         """Keep the function that makes the module."""
@@ -269,7 +269,7 @@ def fit_ensemble(
     kept = asdict(settings) | {"prior": width} | data.names | kept_of_states
     belief = RewardEnsemble(problem.network, trained.parameters, trained.losses, kept, prior=priors)
     if len(held_out):
-        predictions = belief.rewards(states[held_out])
+        predictions = belief.rewards(states[held_out], bounded=False)
         belief.familiar = FamiliarDisagreement.of(disagreement(predictions).cpu())
         belief.diagnosis = examine(belief, states[familiar], predictions, table[held_out], seed)
         for sentence in belief.diagnosis.concerns:

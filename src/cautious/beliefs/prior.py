@@ -4,8 +4,8 @@ Networks trained on the same rows agree there, and often agree far away from the
 they know less there. The prior says it. It is nothing near familiar rows, so that what was learned stays as it is, and grows
 with the distance from them, for each model and action with a random height and sign of its own:
 
-    p_i(x, a) = h_ia · g(z_a(x)),    h_ia = width · w_a · c_ia,    c_ia ~ N(0, 1)
-    g(z) = z (1 + z) / 2,            z_a(x) = f_a · max(0, d_a(x) / q_a(x) - 1)
+    p_i(x, a) = h_ia(x) · g(z_a(x)),    h_ia(x) = width · w_a · <c_ia, φ(u_a(x))>,    c_ia ~ N(0, I)
+    g(z) = z (1 + z) / 2,               z_a(x) = f_a · max(0, d_a(x) / q_a(x) - 1)
 
 - d_a(x): mean distance to the three nearest familiar rows in which action a was tried. Rows are compared by their conditional
   residuals, how far each feature is from what the other features predict, in units of how far it usually is: features that
@@ -21,7 +21,21 @@ with the distance from them, for each model and action with a random height and 
   familiar rows whose actions are nearly equal, but no longer rows that are like nothing seen.
 - w_a: deviation of the action's own rewards. An action that always paid the same, in many rows all over the familiar ones, is
   never in doubt.
+- u_a(x): how the row is new, the direction from its three nearest familiar rows to it, with each feature in its own deviations.
+  A feature that never varied counts `CONSTANT_WEIGHT` times.
+- φ(u), of length 1: u itself and random products of pairs of its projections. Two novel rows share a doubt by
+  <φ(u), φ(u')> = (cos + cos²) / 2, about: 1 in the same direction, 0 in another or the opposite one. So rows that are new in
+  the same way are one doubt, and different novelties are different doubts, whose errors may cancel along a path.
 - c_ia: drawn from (seed, i) for each action.
+
+In a world that moves, rewards add up along a path. Their size counts too, and one unseen step must not outweigh an episode. So
+rewards are bounded to the familiar range of the action's rewards, of length l_a, widened by l_a on either side: a quarter of it
+for what the network extrapolates, and three quarters for the prior. With s(t) = t / (1 + t²)^½, which stays below 1,
+
+    p_i(x, a) = ¾ l_a · s(width w_a g / ¾ l_a) · s(<c_ia, φ>)
+
+Far from familiar rows opinions then spread over nearly all of that. In single decisions only the order of actions counts, and
+a mild level must still doubt what is like nothing seen. There p grows as above (`RewardEnsemble.rewards(..., bounded=False)`).
 
 Models come in pairs with opposite heights: the mean of an even number of them, which the ordinary policy follows, has no
 prior.
@@ -38,6 +52,7 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.fixed_shapes import aligned, filled_up
+from cautious.beliefs.networks.module import MODELS_PER_CALL
 from cautious.beliefs.networks.vector import deviations, shared_deviation
 from cautious.errors import Argument, BadFileError, InvalidInputError
 from cautious.seeding import make_rng
@@ -54,6 +69,8 @@ SHRINKAGE = 0.02
 """Share of the identity in the covariance: directions in which familiar rows do not vary at all stay finite."""
 RIDGE = 1e-3
 """Penalty of the linear fit of rows on rewards: rewards of classes sum to one, so that a fit without it has no solution."""
+CONSTANT = 1e-7
+"""A feature whose deviation is at most this share of its mean is constant."""
 SMALLEST_REACH = 0.1
 """The prior begins no nearer than this, per feature in units of the residuals, where familiar rows are dense or repeated."""
 FEW = 0.1
@@ -67,7 +84,7 @@ FOLDS = 5
 GOLDEN = 0.6180339887498949
 """Row i belongs to the part in which the fraction of i times this falls: parts of equal size, whatever pattern rows come in."""
 MOST_ROWS, FEWEST_ROWS = 5000, 50
-"""Limits of the number of familiar rows to keep. At most 1,000 for each action, fewer for many actions: files stay small."""
+"""The most and the fewest familiar rows to keep. At most 1,000 for each action, fewer for many actions: files stay small."""
 MOST_FEATURES = 512
 """Longer rows are projected at random to this length first, which keeps distances between them within a few percent."""
 MOST_GROWTH = 100.0
@@ -78,7 +95,15 @@ MAHALANOBIS_WEIGHT = 0.5
 MOST_LINEAR_GROWTH = 1e4
 """Largest growth of priors in files of earlier versions, which grow linearly."""
 BLOCK = 64
-"""Rows per matrix product, always exactly this many, because the rounding of a library may depend on the number."""
+"""Rows per matrix product, always exactly this many: how a library rounds may depend on the number."""
+CONSTANT_WEIGHT = 10.0
+"""How many times a feature that never varied counts in the direction of a row: that it varies is what is most new about it."""
+NUM_PRODUCTS = 64
+"""Random products of projections in φ: the share of a doubt that opposite directions have in common is then within ±.06."""
+EXTRAPOLATED, DOUBTED = 0.25, 0.75
+"""How far rewards may leave an action's familiar range, in lengths of that range: by the network, and by the prior."""
+ADDED = {"doubt", "unfolding", "products", "familiar_range"}
+"""What files of earlier versions lack."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,9 +122,17 @@ class Prior:
     reach: Tensor
     """q of each action at each familiar row, [L, A], float32: the distance at which the prior begins there."""
     heights: Tensor
-    """Heights h, [M, A], float32, in the units of the rewards."""
-    steepness: Tensor | None
-    """Steepness f, [A], float32; None in files of earlier versions, whose priors grow as d / q - 1."""
+    """c, [M, A, D], float32: D is the length of φ, and 1 in files of earlier versions, where φ is 1 everywhere."""
+    steepness: Tensor | None = None
+    """f, [A], float32; None in files of earlier versions, whose priors grow as d / q - 1."""
+    doubt: Tensor | None = None
+    """width · w_a in the rewards' units, [A], float32; None in files of earlier versions, whose heights contain it."""
+    unfolding: Tensor | None = None
+    """[G, G], float32: from differences between rows as they are compared to differences in each feature's deviations."""
+    products: Tensor | None = None
+    """Pairs of random directions, [2, G, R], float32, whose products are part of φ."""
+    familiar_range: Tensor | None = None
+    """Lowest and highest reward of each action in training, [2, A], float32; None: rewards are not bounded."""
 
     @classmethod
     def fitted(cls, rows: Tensor, rewards: Tensor, *, width: float, num_models: int, seed: int) -> Prior:
@@ -115,33 +148,104 @@ class Prior:
         """
         kept = _kept_rows(~rewards.isnan(), seed)
         familiar, tried = rows[kept].double(), ~rewards[kept].isnan()
-        centre, whitening = _whitening(familiar, rewards[kept], _scale(familiar), seed)
+        scale = _scale(familiar)
+        centre, whitening = _whitening(familiar, rewards[kept], scale, seed)
         whitened = (familiar - centre) @ whitening.double()
         reach, steepness = _reach(familiar, rewards[kept], seed)
         beyond = steepness * (_ratio(_distances(whitened, whitened), tried, reach) - 1)
         uncovered = (beyond > 1).double().mean(dim=0)
-        heights = width * _doubt(rewards, uncovered) * _draws(seed, num_models, rewards.shape[1])
-        return cls(width, centre, whitening, whitened.float(), tried, reach.float(), heights.float(), steepness.float())
+        unfolding, products = _unfolding(familiar, whitening, scale, seed), _products(whitening.shape[1], seed)
+        known = torch.where(rewards.isnan(), torch.inf, rewards).amin(dim=0), rewards.nan_to_num(-torch.inf).amax(dim=0)
+        return cls(
+            width,
+            centre,
+            whitening,
+            whitened.float(),
+            tried,
+            reach.float(),
+            _draws(seed, num_models, rewards.shape[1], whitening.shape[1] + NUM_PRODUCTS).float(),
+            steepness.float(),
+            (width * _doubt(rewards, uncovered)).float(),
+            unfolding.float(),
+            products.float(),
+            torch.stack(known).float(),
+        )
 
     def growth(self, rows: Tensor) -> Tensor:
-        """Growth g(z_a(x)) of the prior, by which heights are multiplied: [S, F] -> [S, A], float32; 0 for familiar rows.
+        """How far rows are beyond familiar ones, g(z_a(x)): [S, F] -> [S, A], float32; 0 for familiar rows."""
+        return self.novelty(rows)[:, : self.num_actions].contiguous()
 
-        In float64 and in blocks of one shape, so that a row's bits do not depend on the others.
+    @property
+    def num_actions(self) -> int:
+        """A."""
+        return self.tried.shape[1]
+
+    def novelty(self, rows: Tensor) -> Tensor:
+        """All that `opinions` needs to know about rows [S, F]: g_a and, pattern by pattern, φ, [S, A + P D], float32.
+
+        A pattern is a set of rows in which some actions were tried; P is 1 where all were tried everywhere. In float64 and in
+        blocks of one shape, so that a row's bits do not depend on the others.
         """
         flat = rows.flatten(1).cpu()
         whitening, familiar = aligned(self.whitening.double(), 0, 1), aligned(self.rows.double(), 1)
-        blocks = []
+        patterns, place = _patterns(self.tried)
+        growths, directions = [], []
         for block in flat.split(BLOCK):
             whitened = aligned(filled_up(block.double(), BLOCK) - self.centre, 1) @ whitening
-            distances = _distances(whitened, familiar)[: len(block)]
-            blocks.append(_ratio(distances, self.tried, self.reach.double()) - 1)
-        beyond = torch.cat(blocks).clamp(min=0)  # [S, A]
+            mean, numbers = _nearest_in(_distances(whitened, familiar), patterns)
+            ratio = _by_reach(mean[:, place], numbers[..., place], self.reach.double())
+            growths.append(self._grown(ratio - 1)[: len(block)])
+            if self.unfolding is not None and self.products is not None:
+                nearest = familiar[numbers.flatten()].unflatten(0, numbers.shape).mean(dim=1)  # [n, P, G]
+                displaced = (whitened[:, None] - nearest)[..., : len(self.unfolding)]
+                directions.append(_directions(displaced, self.unfolding, self.products)[: len(block)])
+        grown = torch.cat(growths).float()
+        found = torch.cat([grown, torch.cat(directions).float().flatten(1)], dim=1) if directions else grown
+        return found.to(rows.device)
+
+    def _grown(self, beyond: Tensor) -> Tensor:
+        """g, from d / q - 1 [n, A]."""
+        beyond = beyond.clamp(min=0)
         if self.steepness is None:
-            grown = beyond.clamp(max=MOST_LINEAR_GROWTH)
-        else:
-            unusual = self.steepness.double() * beyond
-            grown = (unusual * (1 + unusual) / 2).clamp(max=MOST_GROWTH)
-        return grown.float().to(rows.device)
+            return beyond.clamp(max=MOST_LINEAR_GROWTH)
+        unusual = self.steepness.double() * beyond
+        return (unusual * (1 + unusual) / 2).clamp(max=MOST_GROWTH)
+
+    def opinions(self, models: Tensor, novelty: Tensor, *, bounded: bool) -> Tensor:
+        """What the priors of some models add to their networks' rewards: p, [n, B, A], float32.
+
+        Args:
+            models: Numbers of the models, [n].
+            novelty: Of B rows, as `novelty` returned it.
+            bounded: Whether they stay within three quarters of the familiar range's length.
+        """
+        growth, heights = novelty[:, : self.num_actions], self.heights[models]
+        if self.doubt is None:  # of an earlier version
+            return heights[..., 0][:, None] * growth
+        _, place = _patterns(self.tried)
+        directions = novelty[:, self.num_actions :].unflatten(1, (-1, heights.shape[2]))  # [B, P, D]
+        drawn = _dot(heights, directions, place)
+        if not bounded or self.familiar_range is None:
+            return drawn * (self.doubt.to(growth.device) * growth)
+        most = (DOUBTED * self._length()).to(growth.device)
+        return most * saturated(self.doubt.to(growth.device) * growth / most) * saturated(drawn)
+
+    def bound(self, predicted: Tensor) -> Tensor:
+        """What networks say [..., A], kept to the familiar range widened by a quarter; within the range it is the same."""
+        if self.familiar_range is None:
+            return predicted
+        lowest, highest = self.familiar_range.to(predicted.device)
+        most = (EXTRAPOLATED * self._length()).to(predicted.device)
+        inside = predicted.clamp(lowest, highest)
+        return inside + most * saturated((predicted - inside) / most)
+
+    def _length(self) -> Tensor:
+        """l_a, the length of each action's familiar range, [A]; at least twice its doubt by width, and above zero."""
+        assert self.familiar_range is not None
+        assert self.doubt is not None
+        lowest, highest = self.familiar_range
+        least = 2 * self.doubt / max(self.width, torch.finfo(torch.float32).tiny)
+        return torch.maximum(highest - lowest, least).clamp(min=torch.finfo(torch.float32).tiny)
 
     def to(self, device: torch.device | None) -> Prior:
         """The same with the heights on `device`; distances are computed on the CPU."""
@@ -150,18 +254,23 @@ class Prior:
     def tensors(self) -> dict[str, Tensor]:
         """The tensors that a file keeps."""
         found = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "width"}
+        if self.doubt is None:
+            found["heights"] = self.heights[..., 0]  # as it came
         return {name: tensor for name, tensor in found.items() if tensor is not None}
 
     @classmethod
     def read(cls, width: float, tensors: Mapping[str, Tensor], sizes: tuple[int, int, int], path: object) -> Prior:
         """The prior from the tensors of a file, checked for `sizes` (M, F, A)."""
         names = {field.name for field in fields(cls) if field.name != "width"}
-        if names - set(tensors) == {"steepness"}:
-            names.remove("steepness")
-        if set(tensors) != names:
+        missing = names - set(tensors)
+        if set(tensors) - names or missing not in (set(), ADDED, ADDED | {"steepness"}):
             raise BadFileError(
                 f"{path}: expected tensors {', '.join(sorted(names))}, got {', '.join(sorted(tensors))}."
             )
+        names -= missing
+        tensors = dict(tensors)
+        if missing:  # one height for all that is new
+            tensors["heights"] = tensors["heights"].unsqueeze(-1)
         num_models, num_features, num_actions = sizes
         length, whitened = tensors["rows"].shape if tensors["rows"].dim() == 2 else (0, 0)
         shapes = {
@@ -170,8 +279,12 @@ class Prior:
             "rows": (length, whitened),
             "tried": (length, num_actions),
             "reach": (length, num_actions),
-            "heights": (num_models, num_actions),
+            "heights": (num_models, num_actions, 1 if missing else whitened + NUM_PRODUCTS),
             "steepness": (num_actions,),
+            "doubt": (num_actions,),
+            "unfolding": (whitened, whitened),
+            "products": (2, whitened, NUM_PRODUCTS),
+            "familiar_range": (2, num_actions),
         }
         for name in sorted(names):
             shape = shapes[name]
@@ -184,8 +297,7 @@ class Prior:
         for name in names & {"reach", "steepness"}:
             if not bool((tensors[name] > 0).all()):
                 raise BadFileError(f"{path}: {name} must be above zero.")
-        steepness = tensors.get("steepness")
-        return cls(width, **{name: tensors[name] for name in names - {"steepness"}}, steepness=steepness)
+        return cls(width, **{name: tensors[name] for name in names})
 
 
 def checked_width(prior: float) -> float:
@@ -201,7 +313,7 @@ def checked_width(prior: float) -> float:
 def _scale(rows: Tensor) -> Tensor:
     """The deviation of each feature of rows [S, F], [F]; 1 for a constant feature."""
     deviation = rows.std(dim=0, correction=0)
-    return torch.where(deviation > 1e-7 * rows.mean(dim=0).abs(), deviation, 1.0)
+    return torch.where(deviation > CONSTANT * rows.mean(dim=0).abs(), deviation, 1.0)
 
 
 def _whitening(rows: Tensor, rewards: Tensor, scale: Tensor, seed: int) -> tuple[Tensor, Tensor]:
@@ -213,17 +325,22 @@ def _whitening(rows: Tensor, rewards: Tensor, scale: Tensor, seed: int) -> tuple
     on all others, by its deviation: the first part is the sum of their squares, the second Mahalanobis's. Rows of more than
     `MOST_FEATURES` features are projected first.
     """
-    centre, unit = rows.mean(dim=0), (1 / scale).diag()
-    if rows.shape[1] > MOST_FEATURES:
-        shape = (rows.shape[1], MOST_FEATURES)
-        projection = torch.from_numpy(make_rng(seed, "prior projection").standard_normal(shape)) / MOST_FEATURES**0.5
-        unit = projection / scale[:, None]
+    centre, unit = rows.mean(dim=0), _unit(scale, seed)
     rest = _unexplained((rows - centre) @ unit, rewards)
     covariance = (1 - SHRINKAGE) * rest.T @ rest / len(rows) + SHRINKAGE * torch.eye(rest.shape[1]).double()
     precision = torch.linalg.inv(covariance)
     metric = precision @ (precision / precision.diagonal()[:, None]) + MAHALANOBIS_WEIGHT**2 * precision
     values, vectors = torch.linalg.eigh((metric + metric.T) / 2)
     return centre, (unit @ (vectors * values.clamp(min=0).sqrt())).float()
+
+
+def _unit(scale: Tensor, seed: int) -> Tensor:
+    """Features in units of `scale` [F], or, of more than `MOST_FEATURES`, random projections of them: [F, G]."""
+    if len(scale) <= MOST_FEATURES:
+        return (1 / scale).diag()
+    shape = (len(scale), MOST_FEATURES)
+    projection = torch.from_numpy(make_rng(seed, "prior projection").standard_normal(shape)) / MOST_FEATURES**0.5
+    return projection / scale[:, None]
 
 
 def _unexplained(rows: Tensor, rewards: Tensor) -> Tensor:
@@ -292,28 +409,107 @@ def _distances(rows: Tensor, others: Tensor) -> Tensor:
     return squares.clamp(min=0).sqrt()
 
 
-def _nearest(distances: Tensor, tried: Tensor) -> tuple[Tensor, Tensor]:
-    """The nearest rows in which each action was tried: their mean distance [n, A] and their numbers [n, k, A].
+def _patterns(tried: Tensor) -> tuple[list[Tensor], Tensor]:
+    """The sets of rows in which some action was tried, P of them, and the set of each action, [A]; from [L, A].
 
-    From distances [n, L]; k is `NEIGHBOURS`, where an action was tried less often some are named twice.
+    Where all actions were tried everywhere, there is only one.
     """
-    patterns, place = tried.T.unique(dim=0, return_inverse=True)  # where all actions were tried, there is only one
+    patterns, place = tried.T.unique(dim=0, return_inverse=True)
+    return [pattern.nonzero().flatten() for pattern in patterns], place
+
+
+def _nearest_in(distances: Tensor, patterns: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """The nearest rows of each set: mean distance [n, P], and which they are [n, k, P].
+
+    From distances [n, L]; k is `NEIGHBOURS`, of a smaller set some are named twice.
+    """
     means, numbers = [], []
-    for pattern in patterns:
-        rows = pattern.nonzero().flatten()
+    for rows in patterns:
         nearest = distances[:, rows].topk(min(NEIGHBOURS, len(rows)), dim=1, largest=False)
         means.append(nearest.values.mean(dim=1))
         numbers.append(rows[nearest.indices[:, torch.arange(NEIGHBOURS) % nearest.indices.shape[1]]])
-    return torch.stack(means, dim=1)[:, place], torch.stack(numbers, dim=2)[..., place]
+    return torch.stack(means, dim=1), torch.stack(numbers, dim=2)
+
+
+def _nearest(distances: Tensor, tried: Tensor) -> tuple[Tensor, Tensor]:
+    """The nearest rows in which each action was tried: mean distance [n, A], and which they are [n, k, A]."""
+    patterns, place = _patterns(tried)
+    means, numbers = _nearest_in(distances, patterns)
+    return means[:, place], numbers[..., place]
 
 
 def _ratio(distances: Tensor, tried: Tensor, reach: Tensor) -> Tensor:
-    """Distance by reach, d / q, [n, A], from distances [n, L].
+    """Distance by reach, d / q, [n, A], from distances [n, L]."""
+    return _by_reach(*_nearest(distances, tried), reach)
 
-    The reach is the median of the nearest rows' own, as one of them may be odd itself.
-    """
-    mean, numbers = _nearest(distances, tried)
+
+def _by_reach(mean: Tensor, numbers: Tensor, reach: Tensor) -> Tensor:
+    """Mean distance [n, A] to the nearest rows [n, k, A], by the median of their own reach [L, A]: one may be odd itself."""
     return mean / reach.gather(0, numbers.flatten(0, 1)).unflatten(0, numbers.shape[:2]).median(dim=1).values
+
+
+def _unfolding(rows: Tensor, whitening: Tensor, scale: Tensor, seed: int) -> Tensor:
+    """From differences between whitened rows to differences in each feature's deviations, [G, G], float64.
+
+    Of rows [S, F] that were projected: in the projections' deviations.
+    """
+    unit = _unit(scale, seed)
+    weight = torch.ones(whitening.shape[1]).double()
+    if unit.shape[0] == unit.shape[1]:
+        constant = rows.std(dim=0, correction=0) <= CONSTANT * rows.mean(dim=0).abs()
+        weight = torch.where(constant, CONSTANT_WEIGHT, weight)
+    return torch.linalg.pinv(whitening.double()) @ unit * weight
+
+
+def _products(length: int, seed: int) -> Tensor:
+    """Pairs of random directions, [2, G, R], float64."""
+    return torch.from_numpy(make_rng(seed, "prior products").standard_normal((2, length, NUM_PRODUCTS)))
+
+
+def _directions(displaced: Tensor, unfolding: Tensor, products: Tensor) -> Tensor:
+    """φ = (u, q / |q|) / √2 with q_r = <a_r, u> <b_r, u>, of length 1: [n, P, D], float64.
+
+    Of rows that differ from their nearest familiar ones by `displaced` [n, P, G].
+    """
+    shape = displaced.shape[:2]
+    straight = _unit_length(aligned(displaced.flatten(0, 1), 1) @ aligned(unfolding.double(), 0, 1))
+    first, second = (straight @ aligned(part, 0, 1) for part in products.double())
+    crossed = _unit_length(first * second)
+    length = unfolding.shape[1]
+    return torch.cat([straight[:, :length], crossed[:, : products.shape[2]]], dim=1).unflatten(0, shape) / 2**0.5
+
+
+def _unit_length(rows: Tensor) -> Tensor:
+    """Rows [n, D] divided by their lengths; a row of zeros stays one."""
+    return rows / rows.square().sum(dim=1, keepdim=True).sqrt().clamp(min=torch.finfo(torch.float64).tiny)
+
+
+def _dot(heights: Tensor, directions: Tensor, place: Tensor) -> Tensor:
+    """<c_ia, φ_a(x)>: heights [n, A, D], φ of each pattern [B, P, D] and each action's pattern [A] -> [n, B, A], float32.
+
+    In products of a fixed shape, so that a result's bits depend neither on the number of rows nor on that of models.
+    """
+    found = torch.empty(len(heights), len(directions), heights.shape[1], device=directions.device)
+    for pattern in place.unique():
+        actions = (place == pattern).nonzero().flatten()
+        kernel = aligned(heights[:, actions], 1, 2).transpose(1, 2)  # [n, D, A]
+        for first, models in zip(range(0, len(kernel), MODELS_PER_CALL), kernel.split(MODELS_PER_CALL), strict=True):
+            every = filled_up(models, MODELS_PER_CALL)
+            for start, rows in zip(range(0, len(directions), BLOCK), directions.split(BLOCK), strict=True):
+                block = aligned(filled_up(rows[:, pattern].contiguous(), BLOCK), 1)
+                product = torch.bmm(block.expand(len(every), -1, -1), every)[: len(models), : len(rows), : len(actions)]
+                found[first : first + len(models), start : start + len(rows), actions] = product
+    return found
+
+
+def saturated(values: Tensor) -> Tensor:
+    """Numbers kept below 1: t / (1 + t²)^½, which is t near 0. Square roots and quotients round alike on all machines.
+
+    >>> saturated(torch.tensor([0.0, 1e-3, 1.0, -1e30])).tolist()
+    [0.0, 0.000999999..., 0.70710676908..., -1.0]
+    """
+    precise = values.double().clamp(-1e30, 1e30)  # infinite ones, too, have a square that is finite
+    return (precise / (1 + precise.square()).sqrt()).to(values.dtype)
 
 
 def _doubt(rewards: Tensor, uncovered: Tensor) -> Tensor:
@@ -326,8 +522,9 @@ def _doubt(rewards: Tensor, uncovered: Tensor) -> Tensor:
     return torch.maximum(deviations(rewards), floor)
 
 
-def _draws(seed: int, num_models: int, num_actions: int) -> Tensor:
-    """Random factors c, [M, A]. Models 2j and 2j + 1 have the same numbers with opposite signs."""
-    pairs = [make_rng(seed, "prior", pair).standard_normal(num_actions) for pair in range(-(-num_models // 2))]
+def _draws(seed: int, num_models: int, num_actions: int, length: int) -> Tensor:
+    """c, [M, A, D]: models 2j and 2j + 1 have the same with opposite signs, from the stream of their pair."""
+    shape = (num_actions, length)
+    pairs = [make_rng(seed, "prior", pair).standard_normal(shape) for pair in range(-(-num_models // 2))]
     drawn = torch.from_numpy(np.stack(pairs))
     return torch.stack([drawn, -drawn], dim=1).flatten(0, 1)[:num_models]

@@ -225,7 +225,7 @@ def run_verb(run: Callable[[], None], options: Collection[str] = ()) -> None:
     """Run a verb with these options; invalid input ends in one plain line and exit status 2.
 
     Args:
-        run: What the verb does.
+        run: Does the work of the verb.
         options: Names of its options: a message that names one of these arguments then names the option.
     """
     try:

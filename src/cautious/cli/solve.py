@@ -85,8 +85,8 @@ class Solve:
     """Solve until no policy can be better by more than this share of the range of the rewards; default: 0.0001. Not with
     --iterations, --update or --sampling queue."""
     iterations: int | None = None
-    """Instead of --tolerance: so many iterations of the paper's algorithm; where CautiousPolicy decides, the most that a state
-    is played (300). Default with --update or --sampling queue: 1,000."""
+    """Number of iterations of the paper's algorithm, instead of --tolerance; where CautiousPolicy decides, the most iterations
+    per state (default there: 300). Default with --update or --sampling queue: 1,000."""
     seed: int = 0
     """Seed of every random draw: the shuffles of queue sampling."""
     engine: Literal["local", "ray"] = "local"

@@ -74,7 +74,7 @@ class Train:
     batch_size: int = 64
     """States per step."""
     learning_rate: float | None = None
-    """Of Adam. Default: 0.0016 for images; for vectors 0.01 or, with more than nine features, 0.03 / √features."""
+    """Learning rate of Adam. Default: 0.0016 for images; 0.01 for vectors, or 0.03 / √features with more than nine features."""
     weight_decay: float = 0.0
     """L2 penalty of Adam."""
     network: Literal["auto", "image", "vector"] = "auto"

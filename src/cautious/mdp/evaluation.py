@@ -21,7 +21,7 @@ class Dynamics(NamedTuple):
     successor: np.ndarray
     """The state that each place leads to, [Z]."""
     chance: np.ndarray
-    """Its probability in each model, [Z, M]."""
+    """Probability of each place in each model, [Z, M]."""
     start: np.ndarray
     """[S]."""
     discount: float

@@ -45,7 +45,7 @@ class Endings(NamedTuple):
     entered: Tensor
     """The state that the environment shows then, [E]."""
     chance: Tensor
-    """Its probability, [E]."""
+    """Probability that the step enters this state, [E]."""
 
 
 class Model(NamedTuple):
@@ -75,8 +75,8 @@ def read_model(
     """The model of an environment with discrete states and actions, wrappers included.
 
     Where an episode ends, the model stays in one more state for ever, the last one, in which nothing is paid. It exists
-    only if an episode can end at all. States and actions are counted from 0, also where the environment's spaces begin
-    elsewhere; its table has the numbers of its spaces.
+    only if an episode can end at all. The model counts states and actions from 0, even where the environment's spaces begin
+    with another number.
 
     A table says nothing about the start. Where the environment does not either (``initial_state_distrib``), the start is
     estimated from `NUM_RESETS` (1,000) seeded resets: where all of them show one state, that is the start; otherwise the
@@ -154,7 +154,7 @@ def _sizes(env: Any) -> tuple[int, int]:
 
 
 def _offsets(env: Any) -> tuple[int, int]:
-    """The environment's own numbers of its first state and its first action."""
+    """The numbers that the environment gives its first state and its first action (the library counts both from 0)."""
     return int(getattr(env.observation_space, "start", 0)), int(getattr(env.action_space, "start", 0))
 
 

@@ -51,7 +51,7 @@ def resampled_models(
     prior: float = 1.0,
     seed: int = 0,
 ) -> Models:
-    """Models by the bootstrap over whole episodes: each counts as often as it is drawn, E times out of E with replacement.
+    """Models by the bootstrap over whole episodes: each model counts E episodes that are drawn from the E with replacement.
 
         P_m(s'|s,a) = (n_m(s,a,s') + prior · P(s'|s,a)) / (n_m(s,a) + prior)
 
@@ -60,7 +60,7 @@ def resampled_models(
     reward of the log: nothing is known of it, and this is the careful guess.
 
     Args:
-        episodes: E of them.
+        episodes: The log, E episodes.
         num_models: M.
         discount: γ.
         horizon: T; None without end.

@@ -73,7 +73,7 @@ class Calibration:
     """The level to use (of a rule, the threshold), and what is known about it."""
 
     level: RiskMeasure
-    """Of a `FallbackRule`, the level of its policy, which stays."""
+    """The level that was found; for a `FallbackRule`, the level of its policy, which calibration does not change."""
     rate: float
     """The share of the familiar states given in which it departs from ordinary behaviour; with
     ``measure="total-variation"`` the mean caution there. With ``guarantee="average"`` `bound` may say more than this rate
@@ -91,7 +91,7 @@ class Calibration:
     num_states: int = 0
     """How many familiar states the rate is of."""
     threshold: float | None = None
-    """Of a `FallbackRule`: the disagreement above which to refer; infinite where nothing could be shown."""
+    """For a `FallbackRule`: the disagreement above which it takes its safe action; infinite where nothing could be shown."""
     guarantee: str = "confidence"
 
 
@@ -312,7 +312,7 @@ def _too_few(num_states: int, at_most: float, confidence: float, guarantee: Guar
 def _warn_of_no_caution(
     few: tuple[Any, ...], num_states: int, at_most: float, failed: tuple[str, float, float], measure: Measure
 ) -> None:
-    """Say why the ordinary level came out: too few states to show any rate, even nought, or models that differ too much."""
+    """Say why the ordinary level came out: there are too few states to show even a rate of 0, or the models differ too much."""
     level, rate, _ = failed
     what = f"takes another action than ordinarily in {rate:.3g} of"
     what = f"departs by {rate:.3g} on" if measure == Measure.TOTAL_VARIATION else what
@@ -361,10 +361,10 @@ def on_fresh_states(
 
     Args:
         decide: The question about states.
-        policy: Whose belief.
+        policy: The policy whose belief is asked.
         states: Familiar states, [S, ...].
         rewards: None if the belief was not trained on them; else what each action paid in them, [S, A], NaN where not tried.
-        folds: How many parts.
+        folds: Number of parts.
         progress: Called with (parts done, parts in all) or, without `rewards`, as `decide` calls it.
 
     Returns:

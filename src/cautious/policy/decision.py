@@ -142,7 +142,9 @@ class Decision:
         The belief is asked again: of many states this is an array far larger than the decision, which does not keep it.
         """
         if self._opinions is None:
-            raise InvalidInputError("opinions: this decision was made from rewards that it does not know.")
+            raise InvalidInputError(
+                "opinions: this decision does not keep the belief that it was made with, so it cannot ask the models again."
+            )
         opinions = self._opinions()
         return opinions if bool(self.judged.all()) else _in_all_rows(opinions, self.judged, -2, torch.nan)
 
@@ -157,8 +159,8 @@ def decisions_of(
     """The decisions of policies that a solver found, one per level.
 
     Args:
-        solved: What the L levels do, [L, S, A].
-        levels: L of them.
+        solved: Policies of L levels, [L, S, A].
+        levels: The L levels.
         rewards: What each model says each action pays, [M, S, A], or what the solvers stream it from.
         mdp: The world, where actions move it.
         familiar: The unit of disagreement, where it is known.
@@ -283,7 +285,7 @@ def with_unjudged(decision: Decision, problems: Problems, action: int | None) ->
 
     Args:
         decision: About the states without problems, in their order.
-        problems: Of all B states.
+        problems: What is wrong with which of the B states.
         action: What to do in states that could not be judged; None leaves them undecided (action -1).
     """
     judged = torch.from_numpy(problems.usable)

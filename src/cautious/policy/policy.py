@@ -185,9 +185,8 @@ class CautiousPolicy:
     def familiar(self) -> FamiliarDisagreement | None:
         """How far the models differ in familiar states, the unit of `Decision.disagreement`; None if no such state is known."""
         known = self._own_familiar or getattr(self.belief, "familiar", None)
-        return (
-            known if isinstance(known, FamiliarDisagreement) else None
-        )  # a user's own belief may use the name for something else
+        # A belief of the user's may have an attribute of this name that is something else.
+        return known if isinstance(known, FamiliarDisagreement) else None
 
     @property
     def fallback(self) -> int | None:
@@ -249,11 +248,11 @@ class CautiousPolicy:
         """What several levels do in each state, in one call: the states are read and predicted once.
 
         Args:
-            levels: L of them, instead of the policy's own.
-            states: As of `decide`; or what `read_states` made of them.
-            allow_undecided: As of `decide`.
+            levels: L levels, used instead of the policy's own level.
+            states: As in `decide`; or what `read_states` returned for them.
+            allow_undecided: As in `decide`.
             progress: Called with (states done, states in all).
-            executor: What gives out the work (`cautious.executors`), if not this process.
+            executor: Where the work runs (`cautious.open_executor`); None for this process.
 
         Returns:
             L decisions, one per level.
@@ -271,7 +270,7 @@ class CautiousPolicy:
         progress: Progress | None,
         executor: BlockExecutor | None,
     ) -> list[Decision]:
-        """As `decide_at`; the belief is that of `_asked`."""
+        """The decisions of `decide_at`, with the belief that `_asked` returned."""
         rows = self._rows(states, tolerant=tolerant)
         usable = states if rows is None else rows.states
         solved = self._solve(belief, usable, levels, progress, executor)
@@ -396,7 +395,7 @@ class CautiousPolicy:
         return (actions[0] if single else actions), state
 
     def as_batch(self, observation: Any) -> tuple[bool, Any]:
-        """Whether it is one state, and a batch of states in any case (`beliefs.datasets.observations`)."""
+        """Whether `observation` is a single state; and the observation as a batch of states (`tables.arrays.as_batch`)."""
         shape = getattr(self.belief, "observation_shape", getattr(self.belief, "state_shape", None))
         return as_batch(observation, shape, by_name=getattr(self.belief, "columns", None) is not None)
 
@@ -408,14 +407,14 @@ class CautiousPolicy:
 
     @single_threaded
     def caution_at(self, levels: Sequence[RiskMeasure], states: Any, progress: Progress | None = None) -> Tensor:
-        """Caution that other levels would show in these states, [L, B], all solved in one call."""
+        """Caution of each level in these states, [L, B]; all levels are solved in one call."""
         return total_variation(*self.policies_at(levels, states, progress))
 
     @single_threaded
     def policies_at(
         self, levels: Sequence[RiskMeasure], states: Any, progress: Progress | None = None
     ) -> tuple[Tensor, Tensor]:
-        """What other levels would do in these states, and the ordinary policy beside each, twice [L, B, A]; in one call."""
+        """The policy of each level in these states [L, B, A]; and the ordinary policy, repeated for each level [L, B, A]."""
         solved = self.solve_rows(states, parse_levels(levels), progress)
         return solved.policies, solved.ordinary.expand_as(solved.policies)
 
@@ -430,8 +429,8 @@ class CautiousPolicy:
     ) -> SolvedStates:
         """What levels do in these states, as arrays; many states a block at a time, so that memory does not grow with M S A.
 
-        `executor` is what gives out the blocks (`cautious.executors`), if not this process. With `allow_undecided`, rows
-        whose predictions overflow are left out and marked (`SolvedStates.too_large`); otherwise an error names them.
+        `executor` says where the blocks are solved (`cautious.open_executor`); None for this process. With `allow_undecided`,
+        rows whose predictions overflow are left out and marked (`SolvedStates.too_large`); otherwise an error names them.
         """
         rows = self._rows(states, tolerant=False)
         solved = self._solve(self._asked(states), states if rows is None else rows.states, levels, progress, executor)

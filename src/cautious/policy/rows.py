@@ -74,7 +74,7 @@ def read_table_file(
     """The rows of a table as states. Of text only numbers are kept: the text of many rows may not fit.
 
     Args:
-        belief: What is going to judge them.
+        belief: The belief that will judge the rows.
         path: A file (.csv, .parquet).
         progress: Called with (characters read, characters in all).
 

@@ -141,11 +141,11 @@ class SolvedStates(NamedTuple):
     policies: Tensor
     """[L, S, A]."""
     ordinary: Tensor
-    """[S, A]; in an MDP one beside each level, [L, S, A]."""
+    """The ordinary policy, [S, A]; in an MDP the one nearest to each level's policy, [L, S, A]."""
     gaps: Tensor
-    """[L, S]; NaN in an MDP, where states belong together."""
+    """How much more k-of-N value any policy could have, at most, [L, S]; in an MDP that of the whole policy, in every state."""
     values: Tensor
-    """Exact k-of-N values of the policies, [L, S]; NaN in an MDP."""
+    """Exact k-of-N values of the policies, [L, S]; in an MDP that of the whole policy, in every state."""
     spread: Tensor
     """How far the models differ, [S] (`beliefs.disagreement.disagreement`)."""
     too_large: Tensor
@@ -195,10 +195,10 @@ class BlockExecutor(Protocol):
 
         Args:
             work: A module-level function.
-            shared: What all pieces need.
-            pieces: What differs.
+            shared: The argument that is the same for all pieces.
+            pieces: The argument that differs.
             device: The kind of device that a piece needs.
-            title: Names all pieces together, for `progress`.
+            title: What `progress` calls the pieces together.
             progress: Called as the work advances.
         """
         ...
@@ -222,7 +222,7 @@ def predict(belief: Any, states: Any) -> tuple[Tensor, Tensor]:
     if isinstance(states, Tensor) and not len(states):  # a network takes one row at least
         rewards = torch.empty(belief.num_models, 0, belief.num_actions, device=belief.parameters.device)
     else:
-        rewards = belief.rewards(states)
+        rewards = belief.rewards(states, bounded=False)  # only the order of actions counts in a single decision
     too_large = overflowing(rewards)
     return (rewards[:, ~too_large] if bool(too_large.any()) else rewards), too_large
 
@@ -251,9 +251,9 @@ def solve_states(
         games: How the game of a state is played.
         states: One row per state, as the belief takes them. Only arrays are solved in blocks, for a `RewardEnsemble` on the
             CPU: a GPU takes all rows in one call, and a belief of the user's is asked once.
-        levels: L of them.
+        levels: L levels.
         progress: Called with (rows done, rows in all).
-        executor: What gives out the blocks; this process if there is none.
+        executor: Where the blocks are solved; None for this process.
     """
     has_rows = isinstance(belief, RewardEnsemble) and isinstance(states, (Tensor, np.ndarray)) and states.ndim > 1
     on_gpu = has_rows and belief.parameters.device.type != "cpu"
@@ -290,11 +290,6 @@ def _solve_here(
     parallel_map(solve, len(blocks), tracker.stop)
 
 
-class _Piece(NamedTuple):
-    number: int
-    states: Any
-
-
 def _solve_elsewhere(
     executor: BlockExecutor,
     found: SolvedStates,
@@ -305,15 +300,11 @@ def _solve_elsewhere(
     progress: Progress | None,
 ) -> None:
     """Solve pieces of some blocks each on the workers of an executor."""
-    pieces = [
-        _Piece(number, states[first : first + ROWS_PER_PIECE])
-        for number, first in enumerate(range(0, len(states), ROWS_PER_PIECE))
-    ]
+    pieces = [(first, states[first : first + ROWS_PER_PIECE]) for first in range(0, len(states), ROWS_PER_PIECE)]
     done = 0
-    for piece, solved in executor.map(
+    for (first, _), solved in executor.map(
         _solve_piece, (belief, games, tuple(levels)), pieces, device="cpu", title="solving"
     ):
-        first = piece.number * ROWS_PER_PIECE
         found.put(slice(first, first + len(solved.too_large)), solved)
         done += len(solved.too_large)
         if progress is not None:
@@ -321,11 +312,11 @@ def _solve_elsewhere(
 
 
 def _solve_piece(
-    shared: tuple[Any, Games, tuple[RiskMeasure, ...]], piece: _Piece, progress: TitledProgress | None
+    shared: tuple[Any, Games, tuple[RiskMeasure, ...]], piece: tuple[int, Any], progress: TitledProgress | None
 ) -> SolvedStates:
-    """On a worker: the piece in blocks, as at home."""
+    """What L levels do in the states of a piece (its first row, its states), on a worker."""
     belief, games, levels = shared
-    return solve_states(belief, games, piece.states, levels)
+    return solve_states(belief, games, piece[1], levels)
 
 
 def _solve_block(

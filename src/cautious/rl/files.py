@@ -35,14 +35,19 @@ UNFIT = (RuntimeError, KeyError, ValueError, TypeError, AttributeError, Assertio
 """What networks and optimisers raise on arguments that are not theirs; `InvalidInputError` is a ValueError."""
 
 
-def save_agent(folder: Path, agent: KofNPPO) -> None:
-    """Write weights first, then the settings that name them."""
+def save_agent(folder: Path, agent: KofNPPO, more: dict[str, Any] | None = None) -> None:
+    """Write weights first, then the settings that name them, and `more` entries beside those."""
+    save_parts(folder / DESCRIPTION, described_agent(agent) | (more or {}), {WEIGHTS: Part.of(tensors_of(agent))})
+
+
+def described_agent(agent: KofNPPO) -> dict[str, Any]:
+    """What a file says of an agent, beside its tensors."""
     plain = {name: value for name, value in agent.policy_kwargs.items() if _is_plain(value)}
     alias = next((name for name, kind in agent.policy_aliases.items() if kind is agent.policy_class), None)
     settings = {name: getattr(agent, name) for name in (*OWN, *PPO_SETTINGS)}
     settings |= {name: _at_first(getattr(agent, name)) for name in SCHEDULES}
     settings["ent_coef"] = _at_first(agent.entropy_schedule or agent.ent_coef)
-    described = {
+    return {
         "format": FORMAT,
         "kind": "KofNPPO",
         "level": level_text(agent.level),
@@ -55,13 +60,12 @@ def save_agent(folder: Path, agent: KofNPPO) -> None:
         "num_updates": agent.mixture.num_updates,
         "spaces": [str(agent.observation_space), str(agent.action_space)],
     }
-    save_parts(folder / DESCRIPTION, described, {WEIGHTS: Part.of(_tensors_of(agent))})
 
 
 def load_agent(kind: type[KofNPPO], folder: Path, env: Any, belief: Any, given: dict[str, Any]) -> KofNPPO:
     """An agent with the settings and weights of a folder; `given` are settings that replace those of the file."""
     path = folder / DESCRIPTION
-    described, tensors = reading(folder, lambda: _read(folder))
+    described, tensors = reading(folder, lambda: read_agent(folder))
     given = dict(given)
     extra = given.pop("policy_kwargs", None) or {}
     missing = [name for name in described["not_stored"] if name not in extra]
@@ -106,11 +110,11 @@ def load_agent(kind: type[KofNPPO], folder: Path, env: Any, belief: Any, given: 
     except UNFIT as error:
         path, _ = part_of(folder, described, WEIGHTS)
         raise BadFileError(f"{path}: does not fit the agent that {DESCRIPTION} describes ({error})") from None
-    _restore(agent, tensors, described)
+    restore(agent, tensors, described)
     return agent
 
 
-def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read_agent(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Content of agent.json, checked, and the tensors that it names."""
     path = folder / DESCRIPTION
     described = load_json(path)
@@ -124,7 +128,8 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return described, load_tensors(*part_of(folder, described, WEIGHTS))
 
 
-def _tensors_of(agent: KofNPPO) -> dict[str, Tensor]:
+def tensors_of(agent: KofNPPO) -> dict[str, Tensor]:
+    """Weights, the state of the optimiser, and the mixture, by name."""
     tensors = {f"policy.{name}": tensor for name, tensor in agent.policy.state_dict().items()}
     for number, entry in agent.policy.optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{name}": value for name, value in entry.items() if isinstance(value, Tensor)}
@@ -133,7 +138,7 @@ def _tensors_of(agent: KofNPPO) -> dict[str, Tensor]:
     return tensors
 
 
-def _restore(agent: KofNPPO, tensors: dict[str, Tensor], described: dict[str, Any]) -> None:
+def restore(agent: KofNPPO, tensors: dict[str, Tensor], described: dict[str, Any]) -> None:
     """Put tensors, which were checked to fit, into an agent."""
     parts: dict[str, dict[str, Tensor]] = {"policy": {}, "optimizer": {}, "mixture": {}}
     for name, tensor in tensors.items():

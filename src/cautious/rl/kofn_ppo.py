@@ -24,6 +24,7 @@ from cautious.mdp.tabular import TabularMDP, parse_mdp
 from cautious.parallel import single_threaded
 from cautious.risk import KofN, RiskMeasure, is_k_of_n, parse_level, risk_value
 from cautious.rl.belief import MixedBelief, StepRewards
+from cautious.rl.checkpoints import learn_in_pieces
 from cautious.rl.environments import as_vec_env, stop_chance
 from cautious.rl.files import PPO_SETTINGS, SCHEDULES, load_agent, save_agent
 from cautious.rl.mixture import Blended, Mixture
@@ -104,6 +105,7 @@ class KofNPPO(PPO):
         self._pay_by = StepRewards(belief, self.level, recorder.action_space, recorder.start())
         self._stop_chance = stop_chance(recorder)
         self._annealing = False
+        self.progress_span: tuple[int, int] | None = None
         self.mixture = Mixture(self._pay_by.num_models, self.smoothing)
         super().__init__(policy, recorder, **ppo)
 
@@ -191,8 +193,8 @@ class KofNPPO(PPO):
 
     def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
         """Schedules go from 1 to 0 within each start, and not below it in a last rollout that is longer than what was left."""
-        before = self._num_timesteps_at_start
-        self._current_progress_remaining = max(0.0, 1 - (num_timesteps - before) / max(1, total_timesteps - before))
+        before, end = self.progress_span or (self._num_timesteps_at_start, total_timesteps)
+        self._current_progress_remaining = max(0.0, 1 - (num_timesteps - before) / max(1, end - before))
 
     @single_threaded  # layers are so small that threads would wait for each other most of the time
     def learn(
@@ -203,11 +205,31 @@ class KofNPPO(PPO):
         tb_log_name: str = "KofNPPO",
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
+        *,
+        checkpoint_dir: Path | str | None = None,
+        checkpoint_every: int | None = None,
     ) -> KofNPPO:
-        """Learn, from one or several starts; arguments are PPO's.
+        """Learn, from one or several starts; further arguments are PPO's.
+
+        With `checkpoint_dir`, the same call after a kill goes on from the last checkpoint, and ends with the bits of a run that
+        was not killed. It learns in pieces, each from fresh episodes (`rl.checkpoints`), so its bits are others than those of a
+        call without; callbacks see the pieces one after another.
 
         Several starts share `total_timesteps` evenly, and each ends with fresh rollouts, about a tenth as many steps again, by
         whose k-of-N value the best is kept (`start_values`). Callbacks see them one after another; schedules run once in each.
+
+        Args:
+            total_timesteps: Steps of the environments, in all.
+            callback: As PPO takes it.
+            log_interval: As PPO takes it.
+            tb_log_name: As PPO takes it.
+            reset_num_timesteps: As PPO takes it.
+            progress_bar: As PPO takes it.
+            checkpoint_dir: Where to keep the checkpoint; needs a `seed` and `num_starts` 1. None keeps none.
+            checkpoint_every: Steps from one checkpoint to the next, rounded up to whole rollouts; by default ten rollouts.
+
+        Raises:
+            OtherRunError: `checkpoint_dir` holds the checkpoint of another agent or run.
         """
         steps = parse_count(total_timesteps, "total_timesteps")
         options: dict[str, Any] = {
@@ -215,6 +237,18 @@ class KofNPPO(PPO):
             "tb_log_name": tb_log_name,
             "progress_bar": progress_bar,
         }
+        if checkpoint_dir is not None:
+            if parse_flag(reset_num_timesteps, "reset_num_timesteps"):
+                self.num_timesteps = 0
+            learn = super().learn
+            learn_in_pieces(
+                self,
+                steps,
+                checkpoint_dir,
+                checkpoint_every,
+                lambda piece: learn(piece, callback, reset_num_timesteps=False, **options),
+            )
+            return self
         if self.num_starts == 1:
             super().learn(steps, callback, reset_num_timesteps=reset_num_timesteps, **options)
             return self
@@ -243,6 +277,11 @@ class KofNPPO(PPO):
         self._annealing = annealed
         self._current_progress_remaining = 1.0
         self._last_obs = None
+
+    def begin_episodes(self) -> None:
+        """Let the next rollout begin with a reset of the environments."""
+        self._last_obs = None
+        self._recorder.seed(int(self._draws.integers(2**31)))
 
     def probabilities(self, observations: Any) -> Tensor:
         """π(a|s) for observations of the environment [B, ...], with discrete actions: [B, A], float64."""

@@ -20,7 +20,7 @@ any probability of reaching s. The guarantee stands nevertheless, by the perform
     return(π'; r^t) - return(π^t; r^t) = 1/(1-γ) Σ_s d_π'(s) Σ_a π'(a|s) P^t(s,a)
 
 Summed over t the right side is at most C^T / (1-γ) if no Σ_t P^t(s,a) exceeds C^T (Theorem 1), whatever d_π' is: transitions
-are certain, so d_π' does not change with t. The factor d(s) of x = d π is used to rank models, not to weigh regrets.
+are known, so d_π' does not change with t. The factor d(s) of x = d π is used to rank models, not to weigh regrets.
 
 What is solved is a `Problem`: a game (how a policy is evaluated), M reward functions, and levels.
 """

@@ -64,7 +64,7 @@ class Bounds:
     lower: float = -np.inf
     upper: float = np.inf
     occupancy: Tensor | None = None
-    """Of the policy that is worth `lower`, [S, A]."""
+    """Occupancy of the policy whose value is `lower`, [S, A]."""
     weights: np.ndarray | None = None
     """The mixture under which no policy is worth more than `upper`, [M]."""
     history: list[tuple[float, float]] = field(default_factory=list)

@@ -47,7 +47,7 @@ from cautious.types import Sampling
 STATES_PER_TASK = 64
 """States per task of a thread; fewer where there are many models or levels, so that an interrupt does not wait for long."""
 LARGEST_TASK = 2**18
-"""Most states x models x levels per task."""
+"""Largest product of states, models and levels in one task."""
 TASK_BYTES = 2**22
 """Most rewards of the states of one task of recorded runs, in float64: one cheap copy, which the cache holds."""
 
@@ -132,7 +132,7 @@ def minimise_regret_in_states(problem: Problem, options: CFROptions) -> CFRResul
 def in_tasks(
     play: Callable[[int, int], Any], shape: Sequence[int], levels: Sequence[RiskMeasure], progress: Progress | None
 ) -> None:
-    """Call ``play(first, last)`` for all states of rewards of `shape` [M, S, A], some of them at a time, on all threads."""
+    """Call ``play(first, last)`` on blocks of states until all are done, on all threads; rewards have the `shape` (M, S, A)."""
     num_models, num_states, _ = shape
     size = max(1, min(STATES_PER_TASK, LARGEST_TASK // (num_models * len(levels))))
     num_tasks = -(-num_states // size)
@@ -167,7 +167,7 @@ def _play_batch(  # type: ignore[no-untyped-def]
     num_models, _, num_actions = rewards.shape
     by_model, by_action = np.empty((num_models, num_actions)), np.empty((num_actions, num_models))
     space = game_space(num_models, num_actions)
-    draws, sums, averages, trace = nothing_drawn_or_recorded(steps, restarts, num_actions)
+    draws, sums, averages, trace = nothing_drawn_or_recorded(restarts, num_actions)
     for state in range(first, last):
         limit = tolerance * lay_out(rewards, state, by_model, by_action)
         for level in range(rank_weights.shape[0]):
@@ -216,7 +216,7 @@ def game_space(num_models, num_actions):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def nothing_drawn_or_recorded(steps, restarts, num_actions):  # type: ignore[no-untyped-def]
+def nothing_drawn_or_recorded(restarts, num_actions):  # type: ignore[no-untyped-def]
     """What a certified game needs beside its best policy: no draws, room for sums and averages, and no trace."""
     num_iterations, num_windows = restarts.shape
     draws, trace = np.empty((num_iterations, 0), np.int64), np.empty((3, 0))

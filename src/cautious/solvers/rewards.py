@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +13,6 @@ from torch import Tensor
 from cautious.errors import InvalidInputError
 from cautious.ops.linear import BLOCK, BatchMatrix
 from cautious.ops.sums import pairwise_mean, pairwise_sum
-from cautious.types import ArrayLike
 from cautious.validation import as_device, as_float_tensor, check_shape, check_size, parse_count
 
 FLOAT64_BYTES = 2**29
@@ -21,16 +20,6 @@ FLOAT64_BYTES = 2**29
 
 BLOCK_BYTES = 2**26
 """How much of a large or streamed set of rewards is held in float64 at a time."""
-
-
-class RewardSource(Protocol):
-    """An ensemble that may be larger than memory."""
-
-    num_models: int
-
-    def rewards_for(self, indices: Tensor) -> ArrayLike:
-        """Rewards [N, S, A] of the models at `indices` [N]."""
-        ...
 
 
 class DenseRewards:
@@ -130,7 +119,10 @@ class _ArrayOnDisk:
 
 
 def as_rewards(rewards: Any, device: torch.device | str | None = None) -> Rewards:
-    """Any accepted form of M reward functions, checked: tensor, numpy array, memory map, or a `RewardSource`."""
+    """M reward functions in any accepted form, checked.
+
+    A tensor, a numpy array, a memory map, or an object with `num_models` and ``rewards_for(indices) -> [N, S, A]``.
+    """
     if isinstance(rewards, (DenseRewards, StreamedRewards)):
         return rewards
     if isinstance(rewards, np.memmap):

@@ -102,7 +102,7 @@ def _decide_batch(  # type: ignore[no-untyped-def]
     num_models, _, num_actions = rewards.shape
     by_model, by_action = np.empty((num_models, num_actions)), np.empty((num_actions, num_models))
     terms, mean, space = np.empty((num_models, num_actions)), np.empty(num_actions), game_space(num_models, num_actions)
-    draws, sums, averages, trace = nothing_drawn_or_recorded(steps, restarts, num_actions)
+    draws, sums, averages, trace = nothing_drawn_or_recorded(restarts, num_actions)
     for state in range(first, last):
         reach = lay_out(rewards, state, by_model, by_action)
         terms[:] = by_model

@@ -46,7 +46,7 @@ class Plan(NamedTuple):
 
 @lru_cache(maxsize=16)
 def certified_plan(num_iterations: int) -> Plan:
-    """Of games that end when they are certified: regret matching+, averages weighted by t.
+    """The plan of games that end when they are certified: regret matching+, averages weighted by t.
 
     The averages of mixtures are over all iterations and since the last power of two, which forgets early answers to poor
     policies: they would loosen the bound.
@@ -60,7 +60,7 @@ def certified_plan(num_iterations: int) -> Plan:
 
 
 def recorded_plan(update: Update, num_iterations: int) -> Plan:
-    """Of a run that is recorded to its end: every iteration counts alike, mixtures are averaged over `WINDOWS`."""
+    """The plan of a run that is recorded to its end: iterations count alike, and mixtures are averaged over `WINDOWS`."""
     t = np.arange(num_iterations)[:, None]
     steps = np.array([RULES[update](number) for number in range(num_iterations)])
     return Plan(steps, np.ones(num_iterations), (t == 0) | (t == window_starts(num_iterations)))
@@ -75,7 +75,7 @@ class LevelRuns(NamedTuple):
     """The runs of one level."""
 
     members: slice
-    """Which of the batch."""
+    """The part of the batch that these runs are."""
     rank_weights: Tensor
     """Exact weights [M]."""
     draws: Tensor

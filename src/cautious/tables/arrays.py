@@ -58,8 +58,8 @@ def load_dataset(paths: Sequence[Path]) -> Dataset:
     for path, part in zip(paths[1:], parts[1:], strict=True):
         if [array.shape[1:] for array in part] != [array.shape[1:] for array in first]:
             raise BadFileError(
-                f"{path}: inputs {list(part.inputs.shape)} and rewards {list(part.rewards.shape)} do not continue those of "
-                f"{paths[0]}, {list(first.inputs.shape)} and {list(first.rewards.shape)}."
+                f"{path}: inputs {list(part.inputs.shape)} and rewards {list(part.rewards.shape)} differ in shape from "
+                f"those of {paths[0]}, {list(first.inputs.shape)} and {list(first.rewards.shape)}."
             )
     return Dataset(*(torch.cat(list(arrays)) for arrays in zip(*parts, strict=True)))
 

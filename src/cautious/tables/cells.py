@@ -18,7 +18,7 @@ MOST_LISTED = 12
 
 EMPTY, NO_NUMBER, NOT_FINITE = "is empty", "is not a number", "is not finite"
 TOO_LARGE, TOO_FAR = "is too large", "is too far outside"
-"""What can be wrong with a cell."""
+"""What can be wrong with a cell, as messages say it."""
 LARGEST_CELL = 1e20
 """A larger number in a cell stands for something else, and predictions may overflow."""
 FARTHEST_RANGES = 1000
@@ -46,7 +46,7 @@ class Column(NamedTuple):
 
 
 class Table(Protocol):
-    """Rows with named columns: `csv.TextTable`, and `frames.FrameTable` for frames, dictionaries and Parquet files."""
+    """Rows with named columns: `files.TextTable`, and `frames.FrameTable` for frames, dictionaries and Parquet files."""
 
     @property
     def header(self) -> list[str]:
@@ -82,7 +82,7 @@ class BadCell(NamedTuple):
     row: int
     column: str
     what: str
-    """One of those above."""
+    """What is wrong: `EMPTY`, `NO_NUMBER`, `NOT_FINITE`, `TOO_LARGE` or `TOO_FAR`."""
     text: str = ""
     """The cell, where it is not empty."""
 

@@ -99,7 +99,7 @@ class Learned(NamedTuple):
     states: Tensor
     """[S, D], the rows that are used."""
     rows: np.ndarray
-    """Their numbers in the table, [S]."""
+    """Numbers of these rows in the table, [S]."""
     notes: tuple[Note, ...]
     """What its owner should know."""
 
@@ -435,7 +435,7 @@ def _ignoring(name: str) -> Advice:
 
 
 def _counts_rows(values: np.ndarray, name: str) -> bool:
-    """Whether numbers look like identifiers: whole, all different, and consecutive, rising, or called so."""
+    """Whether numbers look like identifiers: whole, all different; and consecutive, rising, or in a column named like one."""
     if np.isnan(values).any() or len(values) < FEWEST_NAMES or not (values == np.floor(values)).all():
         return False
     if len(np.unique(values)) < len(values):
@@ -445,9 +445,9 @@ def _counts_rows(values: np.ndarray, name: str) -> bool:
 
 
 def _far_off(values: np.ndarray) -> int | None:
-    """The number that is farthest from all others, if it is so far off that it rules what is learned; its place.
+    """The place of the number that is farthest from the others, if it is so far off that it would rule what is learned.
 
-    It may be there several times, as numbers that stand for "unknown" are.
+    The number may occur several times, as a number that stands for "unknown" does: its copies do not count as others.
     """
     known = values[~np.isnan(values)]
     if len(known) < 3:
@@ -489,6 +489,6 @@ def same_rows(inputs: Any, rewards: Any) -> Any:
     if ours.is_unique and theirs.is_unique and ours.isin(theirs).all():
         return rewards.loc[ours]
     raise InvalidInputError(
-        "rewards: its rows have other labels than those of inputs, or labels twice in another order, so that nobody can tell "
-        "which go together; give both the same index, or reset_index(drop=True) on both."
+        "rewards: its rows have other labels than the rows of inputs, or repeated labels in another order, so it is unclear "
+        "which rows belong together; give both the same index, or call reset_index(drop=True) on both."
     )

@@ -78,7 +78,7 @@ class OutcomeColumns:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Their names."""
+        """Names of the columns that hold actions and rewards."""
         return self.rewards or (str(self.action), str(self.reward))
 
     def bad_cells(self, table: Table) -> list[BadCell]:
@@ -129,7 +129,7 @@ class Feature:
 
     @property
     def width(self) -> int:
-        """How many numbers of a state it is."""
+        """How many numbers of a state the column becomes."""
         return (1 if self.texts is None else len(self.texts)) + (self.fill is not None)
 
     def encode(self, column: Column) -> tuple[Tensor, list[BadCell]]:
@@ -187,7 +187,7 @@ class StateRows:
     states: Any
     """The rows that can be judged, as a belief takes them, [G, ...]."""
     problems: Problems
-    """Of all B rows."""
+    """What is wrong with which of all B rows."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class TableSchema:
 
     @property
     def width(self) -> int:
-        """How many numbers a state is, D."""
+        """How many numbers a state has, D."""
         return sum(feature.width for feature in self.features)
 
     def check_columns(self, table: Table, *, strict: bool) -> None:
@@ -245,7 +245,7 @@ class TableSchema:
         return [[remark for remark in row if remark] for row in zip(*columns, strict=True)]
 
     def news(self, table: Table) -> dict[str, tuple[str, int]]:
-        """Of each column with something new: the first remark, and how many there are."""
+        """For each column with values that training did not have: the first remark, and the number of remarks."""
         found = {}
         for feature in self.features:
             remarks = [remark for remark in feature.remarks(table.read(feature.name)) if remark]
@@ -302,11 +302,14 @@ def action_names(belief: Any) -> tuple[str, ...] | None:
 
 
 def refuse_spellings(table: Table, name: str, texts: Sequence[str]) -> None:
-    """Texts that differ in capitals only are the same to whoever wrote them."""
+    """Raise where texts of a column differ in capitals only: whoever wrote them meant the same."""
     spellings = Counter(text.casefold() for text in texts)
     alike = [text for text in texts if spellings[text.casefold()] > 1]
     if alike:
-        raise BadFileError(f"{table.origin}: column {name!r} has {', '.join(map(repr, alike[:4]))}: write them alike.")
+        raise BadFileError(
+            f"{table.origin}: column {name!r} has {', '.join(map(repr, alike[:4]))}, which differ only in capitals; "
+            "use one spelling."
+        )
 
 
 def _finite(value: Any) -> float | None:

@@ -13,12 +13,12 @@ def safety_statistics(world: DrivingWorld, policy: Tensor) -> dict[str, Tensor]:
     """Each feature's normalised discounted sum under a policy, F(π) = (1-γ) E[Σ γ^t f(S_t, A_t, S_t+1)].
 
     Args:
-        world: Where to drive.
+        world: The driving world.
         policy: [..., S, A].
 
     Returns:
-        Name -> value [...]; besides the world's features ``speed_at_collision``, collision speed over collisions (NaN
-        where nothing is ever hit).
+        Values [...] by name: those of the world's features, and ``speed_at_collision``, the collision speed divided by the
+        collisions (NaN where nothing is ever hit).
     """
     occupancy = world.mdp.occupancy(policy)
     statistics = {name: (occupancy * world.features[name]).sum(dim=(-2, -1)) for name in FEATURES}

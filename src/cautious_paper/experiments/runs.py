@@ -46,12 +46,12 @@ def load_or_train(
     are how training went.
 
     Args:
-        run: Where, and by what.
-        stage: Its name.
+        run: Folder, executor, device and progress of the run.
+        stage: Name of the stage.
         make_problem: Builds what is trained; called only if it is.
-        settings: How.
+        settings: How it is trained.
         count_name: Under which name the stage keeps the number of samples.
-        title: Of the progress.
+        title: What the progress bar calls the training.
     """
     if run.store.has(stage):
         return load_stage_belief(run.store, stage)
@@ -113,9 +113,9 @@ def run_repeats(
 
     Args:
         run: Called with a seed, a folder and a progress function.
-        folder: Of all runs.
-        first_seed: The first.
-        num_repeats: How many.
+        folder: The folder that holds all runs.
+        first_seed: Seed of the first run.
+        num_repeats: Number of runs.
         executor: Runs them: one after another, or all at once on a cluster.
         progress: Called as the stages of each run advance.
 

@@ -68,8 +68,8 @@ class Store:
         """Start a run in `folder`, or resume the one that is there; refuse one with other settings or of another version.
 
         Args:
-            folder: Of the run.
-            experiment: Its name.
+            folder: Folder of the run.
+            experiment: Name of the experiment.
             settings: Everything that decides the results.
             origins: Where its data came from, in words; the same data from elsewhere is the same run.
         """
@@ -138,9 +138,9 @@ class Store:
         """Write a finished stage: arrays first, numbers last, because the numbers mark it as finished.
 
         Args:
-            stage: Its name.
-            numbers: Its results.
-            arrays: Its large results.
+            stage: Name of the stage.
+            numbers: Results that are numbers and texts.
+            arrays: Results that are arrays.
             files: Checksums of other files of the stage, by path below the run's folder.
             provenance: Commit and versions that made it (`Store.provenance`), if not this process.
         """

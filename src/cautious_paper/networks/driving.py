@@ -172,7 +172,7 @@ class DrivingNetwork:
 
     @classmethod
     def read(cls, described: Mapping[str, Any], path: object) -> DrivingNetwork:
-        """The network; a file says nothing more about it than its name."""
+        """The network; a file holds only its name, since its sizes never vary."""
         return cls()
 
     def describe(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class ReportSpec:
     tables: Callable[[Store], list[Table]]
     figures: Callable[[Store], Mapping[str, FigureEntry]]
     ledger: Callable[[Store, Store | None], list[ClaimResult]]
-    """Of a run, and of another run that it is compared with, if there is one."""
+    """Judges a run, and where one is given, another run beside it."""
     trained: Callable[[Store], str]
     """How many models, trained how, on what."""
     story: Callable[[Store], list[str]]

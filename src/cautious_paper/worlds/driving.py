@@ -64,7 +64,7 @@ class DrivingWorld:
     pairs: Tensor
     pair_rewards: Tensor
     every_pair: Tensor
-    """All (state, next state) pairs, from states that cannot be reached too (p = 1), [Q, 2]."""
+    """All (state, next state) pairs, [Q, 2]; also from states that are not reached because obstacles always appear."""
     pair_matrix: scipy.sparse.csr_array
     """P(s'|s,a) by pair, [S*A, Q]: turns values of `every_pair` into expectations."""
 

@@ -43,7 +43,8 @@ DELIVERY = 5.0
 """What a parcel at the depot pays. It is agreed, not learned: every reward model adds the same."""
 
 NUM_PATCHES, SHARE_OF_UNSEEN, SCATTERED = 16, 0.75, 0.3
-"""Of a map: patches of one kind each, how many of them are unseen, and the share of cells drawn anew one by one."""
+"""How a map is drawn: the number of patches, each of one kind; the share of patches of unseen kinds; and the share of cells
+whose kind is then drawn again, one by one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,7 @@ class TerrainWorld:
 
     Attributes:
         kinds: The kind of terrain of each cell, [SIZE * SIZE], a number below `num_kinds`; the known kinds come first.
-        num_unseen: How many kinds are unseen.
+        num_unseen: Number of unseen kinds.
         harmful: Which of the unseen kinds are harmful, truth values [num_unseen].
         slip: Probability that a step goes into a random direction.
     """

@@ -69,7 +69,7 @@ class WideDriving:
 
     @property
     def num_obstacles(self) -> int:
-        """Of both halves: n."""
+        """Number of obstacles in both halves: n."""
         return 2 * self.obstacles_per_half
 
     @property
@@ -183,8 +183,8 @@ def logged_driving_rewards(
 ) -> tuple[np.ndarray, np.ndarray]:
     """A log of random driving: the local part of observations [rows, L], rewards [rows, A] with NaN where not tried.
 
-    Cars begin at any speed in any column, the ditches too, and begin anew after 50 steps in the mean: otherwise nearly all rows
-    would be slow ones.
+    Each car starts at a random speed in a random column, ditches included, and starts again after 50 steps on average. Without
+    these starts nearly all rows would be about slow cars.
     """
     rng = make_rng(check_seed(seed), "driving log")
     states, seen, paid = world.start(num_cars), [], []

@@ -45,13 +45,13 @@ CALL_SECONDS = 1.0
 """Seconds between two reports of progress; also the length of a call of `TrainingProblem.train_epochs`."""
 
 
-class TrainedModels:
+class TrainedModels(NamedTuple):
     """Weights and final losses of M models."""
 
-    def __init__(self, parameters: Tensor, losses: Tensor) -> None:
-        """Keep weights [M, P] and each model's mean loss over its last epoch [M]."""
-        self.parameters = parameters
-        self.losses = losses
+    parameters: Tensor
+    """Weights, [M, P]."""
+    losses: Tensor
+    """Each model's mean loss over its last epoch, [M]."""
 
 
 def train(
@@ -73,7 +73,7 @@ def train(
         shard_size: Models that are trained together. It changes speed and memory, not the result.
         checkpoint_dir: Folder for unfinished and finished shards.
         progress: Called after each epoch, or about once a second where epochs are shorter.
-        executor: What trains the shards; this process if not given. A shard that is trained elsewhere is kept when it is
+        executor: Where shards are trained; None for this process. A shard that is trained elsewhere is kept when it is
             finished, not before.
     """
     job = TrainingJob(problem, settings, torch.device(device))
@@ -140,8 +140,8 @@ def balanced_shard_size(num_models: int, most: int, num_workers: int, multiple: 
     Args:
         num_models: M.
         most: What one worker trains well together.
-        num_workers: How many work at once.
-        multiple: The size is a multiple of it.
+        num_workers: Number of workers that train at the same time.
+        multiple: The size is a multiple of this number.
     """
     num_rounds = -(-num_models // (most * num_workers))
     fair = -(-num_models // (num_rounds * num_workers))
@@ -221,7 +221,7 @@ def train_shard(
 
     Args:
         job: What is trained.
-        begun: Which models; or a shard to resume.
+        begun: Numbers of the models to train; or a shard to resume.
         report: Called with the number of epochs done; may raise to stop.
         save: Called with the shard now and then, at the end, and when stopped.
     """
@@ -311,8 +311,8 @@ def loss_and_gradient_in_blocks(
     Args:
         problem: What is trained.
         parameters: [M, P].
-        batch: What each of the M models sees.
-        models: Their numbers in the ensemble.
+        batch: The samples that each of the M models learns from in this step.
+        models: Numbers of the M models in the ensemble.
 
     Returns:
         Losses [M] and gradients [M, P].

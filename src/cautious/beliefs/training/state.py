@@ -234,7 +234,7 @@ class ModuleTrainingProblem:
     def _loss(self, predictions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Losses in the rewards' units, squared [...]; the slope in the network's units [..., B, A].
 
-        The gradient is that of the loss in the network's units, so that a learning rate means the same in any.
+        The gradient is that of the loss in the network's units, so that one learning rate suits rewards in any units.
         """
         size, network = targets.shape[-2], self.network
         if network.action_units is None:

@@ -55,7 +55,7 @@ def padded_weights(rank_weights: Tensor) -> Tensor:
 def program_size(num_rewards: int) -> dict[str, int]:
     """Warps and registers of a program that works on this many rewards at a time, a power of two, as options of a launch."""
     num_warps = max(1, min(MOST_WARPS, num_rewards // REWARDS_PER_WARP))
-    # From eight warps on fewer registers would not let a multiprocessor play more games at a time.
+    # With eight warps or more, a multiprocessor plays no more games at a time if each uses fewer registers.
     return {"num_warps": num_warps, "maxnreg": FEW_REGISTERS if num_warps < 8 else MORE_REGISTERS}
 
 

@@ -137,7 +137,7 @@ def run_driving(
 
     Args:
         experiment: What to run.
-        folder: Of the run.
+        folder: Folder of the run.
         device: Where to train; solving is fastest on the CPU.
         progress: Called as each stage advances.
         executor: Runs the pieces; this process if not given.

@@ -68,7 +68,7 @@ def run_images(
 
     Args:
         experiment: What to run.
-        folder: Of the run.
+        folder: Folder of the run.
         data: A folder with image data, if not the default places.
         device: Where to train, predict and solve.
         only: Names of the variants to run now; all if not given. The others can follow later, in the same folder.

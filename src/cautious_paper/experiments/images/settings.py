@@ -27,7 +27,7 @@ class EnsembleVariant:
     noise: float = 0.0
     """Standard deviation of white noise on the rewards."""
     unit: RewardUnit = RewardUnit.AS_PRINTED
-    """Of the rewards, where high labels pay more."""
+    """The unit of the rewards, in tasks where high labels pay more."""
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,11 @@ group's own, as STAGES is even, and its copy to memory must have been read. Pixe
 groups have waited for all of their products of the row. `scratch` is one group's own. The zeros between filters are
 written before the groups start, hence the fence, and never again.
 
-Why there is no deadlock: each wait is for a smaller place number. To hand over place n needs place n - STAGES to be done
-with, for which left and right need place n - STAGES + 1 at most (a skipped place is done with as soon as the last place
-before it is). It also needs the pixels of place n + 2, since a place is handed over while the next one of its group is
-begun: of the next row at most. Those were copied when all groups were through with the row before this one.
+Why there is no deadlock: each wait is for a smaller place number. Place n can be handed over once left and
+right have released place n - STAGES. For that they need place n - STAGES + 1 at most, since they release a skipped place
+together with the last place before it. Place n also waits for the pixels of place n + 2, since its group begins that place
+before it hands over place n. These pixels lie in the next row at most, and were copied when all groups had finished the row
+before this one.
 
 Why no use is missed: a wait tells only odd uses of a barrier from even ones. Left and right skip four places in a row and wait
 for none of them. With one barrier for each tile they could find a use of a skipped place not yet complete and take the use

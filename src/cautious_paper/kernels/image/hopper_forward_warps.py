@@ -24,7 +24,8 @@ REACH = gl.constexpr(7)
 FILTERS = gl.constexpr(3 * REACH.value + 3 + 4 + 3)
 """Blocks of 16 rows of conv2's weights: three of zeros before, between and after the four blocks of each filter row."""
 STAGES = gl.constexpr(4)
-"""Places whose pooled activations are in shared memory: a power of two, and not less than those a consumer skips in a row."""
+"""Number of places whose pooled activations are in shared memory: a power of two, and at least as many as the places that a
+consumer skips in succession."""
 assert STAGES.value & (STAGES.value - 1) == 0 and STAGES.value >= layout.MAP_1 - REACH.value  # noqa: PT018
 TURNS = gl.constexpr(2 * STAGES.value)
 """Barriers that say a place is there, or no longer needed: two for each stage. A wait tells only odd uses from even ones,

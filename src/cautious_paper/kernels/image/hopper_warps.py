@@ -63,7 +63,7 @@ def copy(
             corner = [model, 2 * y + offset // 2, 2 * x + offset % 2, image]
             tma.async_copy_global_to_shared(pixels, corner, filled, patches.index(slot * 4 + offset))
         row = (n // PLACES) * 8 + y + 1
-        # The next row, early enough to arrive in time, late enough that its slot is free (see `hopper`).
+        # Copy the next row early enough that it arrives in time, and late enough that its slot is free (see `hopper`).
         if (x == 3) & (y < 8) & (row < 8 * BLOCKS):
             mbarrier.wait(row_empty.index(row % ROWS), ((row // ROWS) & 1) ^ 1)
             _copy_row(slopes, ring, row_full, model, row, first_block)

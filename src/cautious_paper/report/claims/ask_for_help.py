@@ -76,7 +76,7 @@ def _ratio_to_optim(asked: float, optim: float) -> str:
 
 
 def optim_least(run: ImageRun, images: str) -> RuleResult:
-    """Optim's help below every level's, both regimes."""
+    """Optim asks for help less often than every level, in both regimes."""
     found = [help_percent(run, images, regime, run.main) for regime in REGIMES]
     least = min(min(levels) for levels, _ in found)
     optim = found[0][1]
@@ -84,13 +84,13 @@ def optim_least(run: ImageRun, images: str) -> RuleResult:
 
 
 def optim_rare(run: ImageRun, images: str) -> RuleResult:
-    """Optim's help under 4 %."""
+    """Optim asks for help in less than 4 % of the images."""
     _, optim = help_percent(run, images, Regime.ALL_STATES, run.main)
     return optim < 4, f"optim {optim:.2f} %"
 
 
 def lookalikes(run: ImageRun, images: str) -> RuleResult:
-    """Help on letters that look like digits below that on the others, most cautious level, single-image."""
+    """The most cautious level asks for help less often on letters that look like digits than on the others (single-image)."""
     need(run, run.main, images)
     arrays = run.arrays(run.main, images) or {}
     by_letter = arrays[f"{Regime.SINGLE_STATE}-by_label"][0]  # [26, A]

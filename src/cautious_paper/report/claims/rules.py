@@ -106,7 +106,7 @@ class Claim:
 
 
 def _letters_note(run: ImageRun) -> str:
-    """On which letters the stages that a rule has just read decided, where they are not the paper's own."""
+    """The letters that a rule's stages were decided on, in words; empty where they are the paper's own letters."""
     described = run.num_images("letters, test")
     kinds = {(found.get("num_images", described), found.get("edition")) for found in run.read.values()}
     if all(count == PAPER_LETTERS and edition in PAPER_EDITIONS for count, edition in kinds):

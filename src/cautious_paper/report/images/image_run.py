@@ -273,7 +273,7 @@ TABLE_ROWS: dict[str, dict[str, dict[str, TableRow]]] = {
 """Task -> the paper's label of a table -> its groups of rows, in the paper's words -> the results they are compared with."""
 
 Cells = dict[str, dict[str, Tensor]]
-"""Reading -> column (a level, or "optim") -> percent, one value per run (for optim, per network)."""
+"""For each reading and each column (a level, or "optim"): percentages, one per run (for "optim", one per network)."""
 
 
 def our_cells(run: ImageRun, table_row: TableRow, quantity: str) -> Cells:

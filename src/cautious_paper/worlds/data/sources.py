@@ -30,7 +30,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Split:
-    """How many images the published split has, and where it may lie, best first."""
+    """The number of images in the published split, and the file layouts to look for, the preferred one first."""
 
     num_images: int
     layouts: tuple[Layout, ...]

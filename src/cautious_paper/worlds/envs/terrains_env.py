@@ -52,9 +52,9 @@ class TerrainsEnv(BatchEnv):
     `delivery` (1 in the depot).
 
     ## Arguments
-    `layout` (0): number of the map, which also draws the harmful kinds. `num_unseen` (6): unseen kinds. `slip` (0.1):
-    probability of a random direction. `render_mode` (None): `"ansi"` or `"rgb_array"`. The exact twin of the same arguments is
-    `cautious_paper.worlds.terrains.terrain_world(...).mdp`.
+    `layout` (0): number of the map, which also decides which unseen kinds are harmful. `num_unseen` (6): number of unseen
+    kinds. `slip` (0.1): probability of a random direction. `render_mode` (None): `"ansi"` or `"rgb_array"`.
+    `cautious_paper.worlds.terrains.terrain_world(...).mdp` is the exact world for the same arguments.
 
     ## Version History
     v0: first version.
