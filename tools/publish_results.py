@@ -86,7 +86,7 @@ def write_into_texts(runs: Mapping[str, Store]) -> None:
     opening = f"**{counted(results)}**, at the paper's own sizes:\n\n{without_title(headline_table(runs, first=True))}"
     write_between(README, opening)
     write_between(DOCS / "results.md", f"{opening}\n{without_title(claims_table(results))}")
-    table = main_letters()
+    table = main_letters(RESULTS / "letters")
     write_between(DOCS / "images.md", f"{without_title(table)}\n{table.note}\n")
 
 

@@ -16,6 +16,7 @@ from cautious_paper.report.images.image_run import BITS, HELP, INDEX, REGIMES
 from cautious_paper.report.tables import ABSENT, Table
 
 ROWS = Path(__file__).parents[1] / "results" / "letters"
+"""What `tools/run_letters.py` measured: a file for each run."""
 EDITIONS = {"subset": "3,128 letters", "rebuilt": "20,800 letters"}
 """Edition of the letters -> heading."""
 RUNS = (
@@ -64,15 +65,15 @@ def _in_words(values: Sequence[float] | None, quantity: str) -> str:
     return f"{', '.join(scaled[:-1])}; {scaled[-1]}"
 
 
-def letter_rows(run: str) -> list[dict[str, Any]]:
+def letter_rows(run: str, folder: Path = ROWS) -> list[dict[str, Any]]:
     """The rows of a run as `tools/run_letters.py` left them; none if it was not run."""
-    path = ROWS / f"{run}.json"
+    path = folder / f"{run}.json"
     return list(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
 
 
-def measured(run: str) -> Iterator[Measured]:
+def measured(run: str, folder: Path = ROWS) -> Iterator[Measured]:
     """What a run measured on letters, both sets side by side."""
-    rows = letter_rows(run)
+    rows = letter_rows(run, folder)
     for variant, bit in dict.fromkeys((row["variant"], row["help_available"]) for row in rows):
         own = {row["edition"]: row for row in rows if (row["variant"], row["help_available"]) == (variant, bit)}
         for quantity in (HELP, INDEX):
@@ -87,28 +88,28 @@ def measured(run: str) -> Iterator[Measured]:
                 yield Measured(run, variant, bit, quantity, regime, values)
 
 
-def all_letters() -> Table:
+def all_letters(folder: Path = ROWS) -> Table:
     """Every ensemble, quantity and regime."""
     header = ("run", "ensemble", "what", "regime", *EDITIONS.values())
-    rows = tuple(found.cells() for run in RUNS for found in measured(run))
+    rows = tuple(found.cells() for run in RUNS for found in measured(run, folder))
     return Table("letters", "Letters: 3,128 and 20,800", header, rows, NOTE, num_labels=4)
 
 
-def main_letters() -> Table:
+def main_letters(folder: Path = ROWS) -> Table:
     """The first ensemble of each run, which the claims are judged on."""
     header = ("run", "ensemble", "what", "regime", *EDITIONS.values())
     rows = []
     for run in RUNS:
-        found = list(measured(run))
+        found = list(measured(run, folder))
         variants = dict.fromkeys(each.variant for each in found)
         shown = list(variants) if "data-extent" in run else list(variants)[:1]
         rows += [each.cells() for each in found if each.variant in shown and not run.endswith("-as-printed")]
     return Table("letters", "Letters: 3,128 and 20,800", header, tuple(rows), NOTE, num_labels=4)
 
 
-def shipped_by_letter() -> Table:
+def shipped_by_letter(folder: Path = ROWS) -> Table:
     """How often the shipped belief asks on each letter, by set of letters and regime."""
-    by_edition = {row["edition"]: row["help_by_letter"] for row in letter_rows("shipped")}
+    by_edition = {row["edition"]: row["help_by_letter"] for row in letter_rows("shipped", folder)}
     header = ("letter", *(f"{words}, {there}" for words in REGIMES.values() for there in EDITIONS.values()))
     columns = [
         by_edition[edition][str(regime)][0] for regime in REGIMES for edition in EDITIONS if edition in by_edition

@@ -11,7 +11,7 @@ exactly: the policy by an ordinary MDP solve under the mixture Σ_m v_m r_m, the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -67,8 +67,6 @@ class Bounds:
     """Occupancy of the policy whose value is `lower`, [S, A]."""
     weights: np.ndarray | None = None
     """The mixture under which no policy is worth more than `upper`, [M]."""
-    history: list[tuple[float, float]] = field(default_factory=list)
-    """(lower, upper) whenever either was raised or lowered."""
 
     @property
     def gap(self) -> float:

@@ -36,8 +36,9 @@ from cautious.solvers.envelope import diameter, project
 STEP_SIZE, SMALLEST_STEP, LARGEST_STEP = 0.3, 0.003, 30.0
 """c at first, and between which numbers it is balanced."""
 
-LAGGING, BALANCING = 4.0, 1.5
-"""c changes by the second factor where one player could gain more than the first times what the other could."""
+LAGGING, BALANCING = 4.0, 2.0
+"""c changes where one player could gain more than the first times what the other could: the n-th time by the factor b^(1/√n), b
+the second, so that it settles. Averages lag behind, and would let a constant factor swing."""
 
 FIRST_CHECK, CHECK_GROWTH = 25, 1.15
 """Bounds are taken after so many iterations, then whenever their number has grown by this factor: each costs an MDP solve."""
@@ -61,6 +62,8 @@ class Learners:
     """Σ_t ‖J^t - J^{t-1}‖²."""
     step_size: float = STEP_SIZE
     """c."""
+    num_balanced: int = 0
+    """How often c was changed."""
     occupancy_sum: Tensor | float = 0.0
     """Σ_t t² x_t, [S, A]."""
     weight_sum: np.ndarray | float = 0.0
@@ -118,10 +121,13 @@ def _move_adversary(duel: Duel, state: Learners, returns: np.ndarray) -> None:
 
 def _balance(state: Learners, policy_gains: float, adversary_gains: float) -> None:
     """Larger steps for an adversary who could still gain far more than the policy could, smaller ones for the reverse."""
-    if adversary_gains > LAGGING * policy_gains:
-        state.step_size = min(BALANCING * state.step_size, LARGEST_STEP)
-    elif policy_gains > LAGGING * adversary_gains:
-        state.step_size = max(state.step_size / BALANCING, SMALLEST_STEP)
+    adversary_lags, policy_lags = adversary_gains > LAGGING * policy_gains, policy_gains > LAGGING * adversary_gains
+    if not adversary_lags and not policy_lags:
+        return
+    state.num_balanced += 1
+    factor = BALANCING ** (state.num_balanced**-0.5)
+    changed = state.step_size * factor if adversary_lags else state.step_size / factor
+    state.step_size = min(max(changed, SMALLEST_STEP), LARGEST_STEP)
 
 
 def learn(duel: Duel, bounds: Bounds, max_steps: int) -> Iterator[int]:

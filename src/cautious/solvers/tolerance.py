@@ -116,9 +116,10 @@ def solve_duel(
         for stage in _answer_mean(duel, bounds) if stopped else _PLANS[method](duel, bounds, target):
             stages.append(stage)
             report(bounds.gap)
-    except KeyboardInterrupt:
-        if bounds.occupancy is None or bounds.weights is None:
-            raise  # nothing is known yet
+    except KeyboardInterrupt as interruption:
+        # Nothing is known yet; or it is a subclass, by which a program ends on other signals than Ctrl-C.
+        if bounds.occupancy is None or bounds.weights is None or type(interruption) is not KeyboardInterrupt:
+            raise
         interrupted = True
     assert bounds.weights is not None  # every plan's first stage takes both bounds
     mixture = duel.mixture(bounds.weights)
@@ -156,7 +157,7 @@ def _auto(duel: Duel, bounds: Bounds, target: Target) -> Iterator[str]:
         if bounds.gap <= target.limit:
             return
         gaps.append((t, bounds.gap))
-        if any(t >= 2 * early >= 400 and bounds.gap > SLOWEST * gap for early, gap in gaps[-5:]):
+        if any(t >= 2 * early >= 400 and bounds.gap > SLOWEST * gap for early, gap in gaps[-7:]):
             break
     yield from _while_it_pays(_oracle(duel, bounds, target), bounds, target, patience=2 * PATIENCE)
     if bounds.gap > target.limit and program_size(duel) <= LARGEST_QUICK_PROGRAM:
