@@ -5,13 +5,16 @@ READY := .venv/.ready
 DEV := .venv/.dev-ready
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test check format bench docs clean
+.PHONY: demo test test-long check format bench docs clean
 
 demo: $(READY)
 	$(BIN)/cautious demo
 
 test: $(DEV)
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 2 --dist worksteal -m "not long" --durations 20
+
+test-long: $(DEV)
+	$(BIN)/pytest -n 2 --dist worksteal -m long
 
 check: $(DEV)
 	$(BIN)/ruff check .

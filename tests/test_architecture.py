@@ -54,7 +54,7 @@ HOMES = {
     ),
     "numba": ("cautious.compiling",),
     "pyarrow": ("cautious.tables",),
-    "pandas": ("cautious.policy.decision", "cautious.baselines.comparing", "cautious_paper.experiments.run_frames"),
+    "pandas": ("cautious.tables.frames", "cautious.baselines.comparing", "cautious_paper.experiments.run_frames"),
     "polars": (),  # its frames are taken, it is never imported
     "matplotlib": ("cautious_paper.report",),
     "PIL": ("cautious_paper.report",),
@@ -184,3 +184,21 @@ def test_no_global_random_state():
         text = path.read_text(encoding="utf-8")
         for forbidden in ("np.random.seed", "np.random.rand", "torch.manual_seed", "import random"):
             assert forbidden not in text, f"{module}: {forbidden}"
+
+
+def test_no_two_files_of_tests_have_one_name():
+    """Pytest imports them by their names alone, and stops where two are the same."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_hashes_are_of_the_versions_that_are_installed():
+    def versions(name):
+        lines = [line.split("#")[0].split(";")[0].split() for line in (ROOT / name).read_text().splitlines()]
+        pairs = [words[0].split("==") for words in lines if words and "==" in words[0]]
+        return {package.lower().replace("_", "-"): version.partition("+")[0] for package, version in pairs}
+
+    hashed, pinned = versions("demo-hashes.txt"), versions("constraints.txt")
+    pinned["setuptools"] = hashed["setuptools"]  # which torch asks for, in any version
+    assert {name: pinned.get(name) for name in hashed} == hashed
+    assert {"torch", "numpy", "safetensors", "rich", "tyro"} <= set(hashed)

@@ -49,7 +49,7 @@ FEWEST_WAITING = 64
 MAX_CALLS = 4
 """Trainings, or whole runs, that run at the same time: each keeps its data in the driver's memory."""
 CONNECT_SECONDS = 30.0
-"""How long a cluster may take to answer."""
+"""Seconds that a cluster may take to answer."""
 RESOURCE = {"cpu": "CPU", "cuda": "GPU"}
 NEEDS = {"cpu": {"num_cpus": 1}, "cuda": {"num_cpus": 1, "num_gpus": 1}}
 

@@ -71,10 +71,10 @@ def assembled(kernel: str, constants: dict[str, int], cache: Path) -> tuple[str,
     ("kernel", "constants"),
     [
         ("forward", {}),
-        ("forward", {"blocks": 1}),  # Triton takes a one for a constant
+        pytest.param("forward", {"blocks": 1}, marks=pytest.mark.long),  # Triton takes a one for a constant
         ("gradients", {"BLOCKS": 1}),
-        ("gradients", {"BLOCKS": 2}),
-        ("gradients", {"BLOCKS": 4}),
+        pytest.param("gradients", {"BLOCKS": 2}, marks=pytest.mark.long),
+        pytest.param("gradients", {"BLOCKS": 4}, marks=pytest.mark.long),
     ],
 )
 def test_no_product_is_dropped_and_none_waits_for_another(kernel, constants, tmp_path, monkeypatch):

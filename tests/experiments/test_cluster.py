@@ -16,14 +16,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from ray_processes import processes, wait_until
 
 from cautious import CautiousPolicy, KofN, fit_ensemble
 from cautious.beliefs.networks.module import ModuleNetwork
 from cautious.beliefs.training.loop import train
 from cautious.beliefs.training.state import ModuleTrainingProblem, TrainingSettings
 from cautious.errors import ClusterError, ClusterWarning, InvalidInputError
-from cautious.ray import rounding_fingerprint
 from cautious_paper.experiments.images.image_experiment import run_images
 from cautious_paper.experiments.images.settings import image_experiment_at
 from cautious_paper.experiments.store import Store
@@ -32,6 +30,10 @@ from cautious_paper.networks.image_training import ImageTrainingProblem
 from cautious_paper.worlds.driving import driving_world
 
 ray = pytest.importorskip("ray")
+from ray_processes import processes, wait_until  # noqa: E402
+
+from cautious.ray import rounding_fingerprint  # noqa: E402
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
 STORE = 80 * 2**20

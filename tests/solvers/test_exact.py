@@ -13,7 +13,7 @@ from cautious.errors import InvalidInputError
 NUM_MDPS, CHUNKS = 200, 20
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("chunk", [pytest.param(n, marks=[pytest.mark.long] if n > 3 else []) for n in range(CHUNKS)])
 def test_certificates_bracket_the_optimum_on_200_random_mdps(chunk):
     generator = torch.Generator().manual_seed(1000 + chunk)
 

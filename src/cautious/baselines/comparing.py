@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from cautious.baselines.policies import risk_neutral
-from cautious.errors import BadFileError, InvalidInputError, MissingPackageError
+from cautious.errors import BadFileError, InvalidInputError
 from cautious.executors import Executor, LocalExecutor
 from cautious.mdp.tabular import TabularMDP
 from cautious.ops.means import student_margin
@@ -29,6 +29,7 @@ from cautious.progress import Progress, TitledProgress, as_progress
 from cautious.risk import parse_level, risk_value
 from cautious.seeding import check_seed
 from cautious.solvers.solve import solve_mdp
+from cautious.tables.frames import pandas_for
 from cautious.types import ArrayLike
 from cautious.validation import as_float_tensor, as_folder, as_number, check_shape
 
@@ -142,7 +143,7 @@ def compare(
     numbers = list(range(seeds)) if isinstance(seeds, int) else [check_seed(seed) for seed in seeds]
     if not numbers:
         raise InvalidInputError("seeds: there are none; pass the number of seeds, or the seeds themselves.")
-    pandas = _pandas()
+    pandas = pandas_for("compare")
     path = None if out is None else as_folder(out, "out") / ROWS
     known = _known_rows(path)
     pieces = [
@@ -315,11 +316,3 @@ def _interval(values: np.ndarray, confidence: float) -> tuple[float, float, floa
         return mean, float("nan"), float("nan")
     reach = float(student_margin(values, (1 - confidence) / 2))
     return mean, mean - reach, mean + reach
-
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError:
-        raise MissingPackageError("compare needs pandas; get it with: pip install 'cautious[tables]'") from None
-    return pandas

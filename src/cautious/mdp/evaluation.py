@@ -23,7 +23,7 @@ class Dynamics(NamedTuple):
     chance: np.ndarray
     """Probability of each place in each model, [Z, M]."""
     start: np.ndarray
-    """[S]."""
+    """Initial state distribution, [S]."""
     discount: float
 
 

@@ -54,7 +54,7 @@ class Model(NamedTuple):
     transitions: Tensor
     """Sparse [S*A, S]."""
     initial_state_dist: Tensor
-    """[S]."""
+    """Probability of each state at the start of an episode, [S]."""
     rewards: Tensor
     """Expected reward of each (state, action), [S, A]; 0 where nothing is known."""
     visits: Tensor | None

@@ -33,7 +33,7 @@ class Models(NamedTuple):
 
     world: UncertainMDP
     rewards: Tensor
-    """[M, S, A]."""
+    """What each model pays, [M, S, A]."""
 
 
 Episode = Sequence[tuple[int, int, float, int]]

@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.disagreement import FamiliarDisagreement, disagreement, in_units_of
-from cautious.errors import InvalidInputError, MissingPackageError
+from cautious.errors import InvalidInputError
 from cautious.mdp.tabular import TabularMDP
 from cautious.parallel import single_threaded
 from cautious.risk import RiskMeasure, is_mean
 from cautious.solvers.optimal import optimal_actions, optimal_policy, optimal_under_all
 from cautious.solvers.rewards import BLOCK_BYTES, as_rewards, mean_reward, model_blocks
 from cautious.tables.cells import Problems
+from cautious.tables.frames import pandas_for
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -108,13 +109,7 @@ class Decision:
         >>> decision.to_dict()["action"], decision.to_dict()["ordinary"]
         ([1], [0])
         """
-        try:
-            import pandas
-        except ImportError:
-            raise MissingPackageError(
-                "to_frame: pandas is not installed: pip install 'cautious[tables]'; or use to_dict()."
-            ) from None
-        return pandas.DataFrame(self.to_dict(), index=self.index)
+        return pandas_for("to_frame (unlike to_dict)").DataFrame(self.to_dict(), index=self.index)
 
     def __repr__(self) -> str:
         """In how many states which action is taken."""

@@ -485,7 +485,7 @@ class SolvedMDP(NamedTuple):
     """What L levels do in an MDP."""
 
     policies: Tensor
-    """[L, S, A]."""
+    """The policy of each level, [L, S, A]."""
     ordinary: Tensor
     """The ordinary policy nearest to each, [L, S, A]."""
     gaps: Tensor

@@ -126,9 +126,9 @@ class PlayedStates(NamedTuple):
     """What L levels do in S states."""
 
     policies: Tensor
-    """[L, S, A]."""
+    """The policy of each level, [L, S, A]."""
     ordinary: Tensor
-    """[S, A]."""
+    """The ordinary policy, [S, A]."""
     gaps: Tensor
     """How much more k-of-N value any policy could have, at most, [L, S]."""
     spread: Tensor
@@ -139,7 +139,7 @@ class SolvedStates(NamedTuple):
     """What L levels do in S states, and how sure the models are there."""
 
     policies: Tensor
-    """[L, S, A]."""
+    """The policy of each level, [L, S, A]."""
     ordinary: Tensor
     """The ordinary policy, [S, A]; in an MDP the one nearest to each level's policy, [L, S, A]."""
     gaps: Tensor

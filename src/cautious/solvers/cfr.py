@@ -62,7 +62,7 @@ class BanditGame:
 
     per_state: ClassVar[bool] = False
     state_dist: Tensor
-    """[S]."""
+    """Probability of each state, [S]."""
 
     def evaluate(self, policy: Tensor) -> Evaluation:
         """Occupancy is the state distribution times the policy; an action's value is its reward."""

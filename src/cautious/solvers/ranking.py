@@ -9,7 +9,7 @@ from cautious.compiling import compiled
 FEW_MODELS = 256
 """Most models that are sorted in buckets of their values; above, by digits, whose time is linear whatever the values are."""
 BUCKETS = 256
-"""So many that few of 100 models share one."""
+"""Number of buckets: so many that few of 100 models share a bucket."""
 DIGITS, DIGIT_BITS = 6, 11
 """Of the 64 bits that are sorted by."""
 LOWEST = np.int64(-(2**63))

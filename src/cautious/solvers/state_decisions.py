@@ -37,7 +37,7 @@ class StateDecisions(NamedTuple):
     policies: Tensor
     """[L, S, A]; the ordinary policy where no model prefers another action, and at levels n-of-n."""
     ordinary: Tensor
-    """[S, A]."""
+    """The ordinary policy, [S, A]."""
     gaps: Tensor
     """How much better any policy could be, at most, [L, S]."""
     spread: Tensor

@@ -103,11 +103,11 @@ class Record(NamedTuple):
     policy: Tensor
     """The last iterate, [B, S, A]."""
     policy_sum: Tensor
-    """[B, S, A]."""
+    """Sum of the iterates, [B, S, A]."""
     best_policy: Tensor
     """The iterate of highest exact value, [B, S, A]."""
     best_value: Tensor
-    """[B, S]."""
+    """Exact value of that iterate, [B, S]."""
     mixture_sums: Tensor
     """Sums of the exact mixtures over each window, [W, B, S, A]; [0, B, S, A] where they are not tracked."""
     sampled: Tensor
@@ -115,7 +115,7 @@ class Record(NamedTuple):
     exact: Tensor
     """Their exact values, summed over states, [T, B]."""
     largest_regret: Tensor
-    """[T, B]."""
+    """Largest cumulative regret so far over states and actions, [T, B]."""
 
     def result(self, problem: Problem, num_iterations: int) -> CFRResult:
         """The same as `solvers.cfr.minimise_regret_of_all` returns it."""

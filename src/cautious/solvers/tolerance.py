@@ -27,6 +27,7 @@ from cautious.errors import Argument, ConvergenceWarning
 from cautious.progress import Progress
 from cautious.solvers.double_oracle import improve
 from cautious.solvers.duel import Bounds, Duel
+from cautious.solvers.envelope import project
 from cautious.solvers.exact import LARGEST_QUICK_PROGRAM, optimal_play, program_size
 from cautious.solvers.learning import learn
 from cautious.solvers.rewards import DenseRewards, Rewards, model_blocks
@@ -185,7 +186,7 @@ def _by_program(duel: Duel, bounds: Bounds, target: Target) -> Iterator[str]:
     """One linear program."""
     occupancy, weights = optimal_play(duel)
     bounds.offer_policy(occupancy, duel.returns(occupancy))
-    bounds.offer_weights(weights)
+    bounds.offer_weights(project(weights, duel.rank_weights))  # the program's rounding may leave the envelope
     yield "linear program"
 
 

@@ -1,7 +1,7 @@
 """Tables in memory: data frames (pandas, polars, pyarrow) and dictionaries of columns, read by their columns' names.
 
-No package of frames is imported here. A frame is what offers the dataframe interchange protocol (`__dataframe__`), or the
-protocol of Arrow that follows it (`__arrow_c_stream__`) and has columns; they are reached as ``frame[name]``.
+No package of frames is imported to read one. A frame is what offers the dataframe interchange protocol (`__dataframe__`), or
+the protocol of Arrow that follows it (`__arrow_c_stream__`), and has columns, which are reached as ``frame[name]``.
 """
 
 from __future__ import annotations
@@ -54,6 +54,19 @@ class FrameTable:
         """The cells below a heading."""
         check_column(self, name)
         return self.columns[name]
+
+
+def pandas_for(what: str) -> Any:
+    """The package pandas, loaded on request.
+
+    Raises:
+        MissingPackageError: It is not installed, and `what` needs it.
+    """
+    try:
+        import pandas
+    except ImportError:
+        raise MissingPackageError(f"{what} needs pandas, which is not installed: {INSTALL}.") from None
+    return pandas
 
 
 def is_frame(value: Any) -> bool:

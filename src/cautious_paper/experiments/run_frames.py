@@ -22,8 +22,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cautious.errors import Argument, InvalidInputError, MissingFileError, MissingPackageError
+from cautious.errors import Argument, InvalidInputError, MissingFileError
 from cautious.io.atomic import atomic_write
+from cautious.tables.frames import pandas_for
 from cautious.types import Sampling
 from cautious.validation import as_path
 from cautious_paper.experiments.store import MANIFEST, Store
@@ -89,11 +90,7 @@ class Run:
         Raises:
             MissingPackageError: pandas is not installed.
         """
-        try:
-            import pandas
-        except ModuleNotFoundError:
-            raise MissingPackageError("to_frame needs pandas: pip install 'cautious[tables]'.") from None
-        frame = pandas.DataFrame(list(self.rows()), columns=list(Row._fields))
+        frame = pandas_for("to_frame").DataFrame(list(self.rows()), columns=list(Row._fields))
         whole = dict.fromkeys(("num_models", "run"), "Int64")
         return frame.astype({**whole, "help_available": "boolean", "value": "float64"})
 

@@ -35,7 +35,7 @@ class ImageActivations(NamedTuple):
     """What the backward pass needs of the forward pass."""
 
     patches: Tensor
-    """[M, B*484, 16]."""
+    """The pixels that each output of the first convolution looks at, [M, B*484, 16]."""
     first: Tensor
     """Outputs of the first convolution, channels last: [M*B, 64, 22, 22]."""
     first_choice: Tensor
@@ -43,15 +43,15 @@ class ImageActivations(NamedTuple):
     pooled: Tensor
     """After ReLU, models side by side: [B, M*64, 11, 11], channels last."""
     second: Tensor
-    """[B, M*16, 8, 8]."""
+    """Outputs of the second convolution, [B, M*16, 8, 8]."""
     second_choice: Tensor
-    """[B, M*16, 4, 4]."""
+    """Which of these outputs each pool took, [B, M*16, 4, 4]."""
     features: Tensor
     """[M, B, 256 or 257]."""
     hidden: tuple[Tensor, Tensor]
     """[M, B, 50], [M, B, 15]."""
     predictions: Tensor
-    """[M, B, A]."""
+    """Rewards, [M, B, A]."""
 
 
 def forward(part: Part, images: Tensor, help_available: Tensor | None) -> ImageActivations:

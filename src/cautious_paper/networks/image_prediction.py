@@ -41,15 +41,15 @@ class ImageLayers(NamedTuple):
     """The weights of M networks as `predict_images` takes them."""
 
     first: Tensor
-    """[M*64, 16]."""
+    """Weights of the first convolution, [M*64, 16]."""
     first_by_tap: Tensor
     """The same, [M, 16, 64]."""
     first_bias: Tensor
-    """[M, 64]."""
+    """Biases of the first convolution, [M, 64]."""
     second: Tensor
     """[M*16, 64, 4, 4], channels last."""
     second_bias: Tensor
-    """[M*16]."""
+    """Biases of the second convolution, [M*16]."""
     dense: Mapping[str, Tensor]
     """Linear layers, as wide as whole cache lines: narrower ones round an image by its position among the others."""
     num_actions: int

@@ -186,7 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, KINDS[path.suffix], body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Plain text where the library would send a page: for other methods and for requests that are none."""
+        """Plain text where the library would send a page: for other methods, and for input that is no HTTP request."""
         status = HTTPStatus.METHOD_NOT_ALLOWED if code == HTTPStatus.NOT_IMPLEMENTED else HTTPStatus(code)
         self._refuse(status, SENTENCES.get(HTTPStatus(code), "This is not a request that can be read."))
 

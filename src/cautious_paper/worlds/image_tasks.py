@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.seeding import make_rng
-from cautious.validation import as_float_tensor, as_number, check_finite, parse_choice
+from cautious.validation import as_float_tensor, as_number, check_finite, look_up, parse_choice
 
 NUM_DIGITS = 10
 NO_DIGIT = -1
@@ -169,7 +169,7 @@ class ImageTask:
 
     @property
     def loss_weights(self) -> Tensor:
-        """[A]."""
+        """Loss weight per action, shape [A]."""
         return (
             index_loss_weights(self.num_actions)
             if self.weighted_loss
@@ -189,16 +189,9 @@ TASKS = {
 """The paper's image tasks by name; data-extent is ask-for-help with noisy rewards and less data."""
 
 
-def check_image_task(name: str) -> None:
-    """Raise unless there is an image task of this name."""
-    if not isinstance(name, str) or name not in TASKS:
-        raise InvalidInputError(f"task={name!r} is not an image task; choose one of {', '.join(map(repr, TASKS))}.")
-
-
 def image_task(name: str) -> ImageTask:
-    """The task of this name."""
-    check_image_task(name)
-    return TASKS[name]
+    """The task of this name; an error that lists the known names otherwise."""
+    return look_up(TASKS, name, "task")
 
 
 def _one_hot(labels: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ class Courier(NamedTuple):
 
     mdp: TabularMDP
     rewards: Tensor
-    """[M, S, A]."""
+    """What each model says each action pays, [M, S, A]."""
 
 
 def courier(num_models: int = 200, discount: float = 0.9, seed: int = 0) -> Courier:

@@ -12,7 +12,7 @@ from cautious.errors import Argument, InvalidInputError
 from cautious.risk import KofN
 from cautious.validation import look_up, parse_choice, parse_count
 from cautious_paper.networks.image import LEARNING_RATE
-from cautious_paper.worlds.image_tasks import ImageTask, RewardUnit, check_image_task, image_task
+from cautious_paper.worlds.image_tasks import ImageTask, RewardUnit, image_task
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ def image_experiment_at(task: str, scale: str, seed: int = 0, setting: Setting |
         seed: Of every random draw; the draws of "draws" use seed, seed + 1, ...
         setting: One of the task's `SETTINGS`.
     """
-    check_image_task(task)
+    image_task(task)  # raises for a task that is not known
     chosen = parse_choice(Setting, setting, "setting")
     if chosen not in SETTINGS[task]:
         known = ", ".join(repr(str(each)) for each in SETTINGS[task])
@@ -278,5 +278,5 @@ def image_experiment_at(task: str, scale: str, seed: int = 0, setting: Setting |
     experiment = ImageExperiment(task, variants, **options)
     if task == "data-extent" and experiment.num_train is not None:
         experiment = replace(experiment, num_train=max(experiment.num_train, FEWEST_DIGITS))
-    # The dial and the curve over the number of models are computed for a task's main ensemble; a draw is none.
+    # The dial and the curve over the number of models are computed for a task's main ensemble, which a draw is not.
     return replace(experiment, num_dial_images=0) if chosen is Setting.DRAWS else experiment
