@@ -25,7 +25,8 @@ from cautious.solvers.uncertain.problem import UncertainProblem
 MOST_ROUNDS = 200
 OWN_OPTIMA = 5
 """How many models' own optima a search starts from in each round."""
-REGRET_ITERATIONS = 200
+REGRET_ITERATIONS, FEWEST_ITERATIONS, REGRET_WORK = 200, 20, 2**34
+"""Iterations of regret matching; in large worlds without a horizon, whose systems take M S³ steps each, fewer."""
 LARGEST_VALUES = 2**23
 """Most values of policies that are held at a time."""
 IMPROVEMENT = 1e-7
@@ -119,11 +120,15 @@ class DoubleOracle:
         """
         main = self.policies[int(self.equilibrium.mixture.argmax())]
         uniform = np.full_like(main, 1 / main.shape[-1])
-        found = match_regret(self.problem, uniform, REGRET_ITERATIONS)
-        if self.problem.horizon is None:
-            found += match_regret(self.problem, main, REGRET_ITERATIONS)
+        if self.problem.horizon is not None:
+            found = match_regret(self.problem, uniform, REGRET_ITERATIONS)
+        else:
+            affordable = REGRET_WORK // (self.problem.num_models * main.shape[1] ** 3)
+            iterations = min(REGRET_ITERATIONS, max(FEWEST_ITERATIONS, affordable))
+            found = []
             for start in (uniform, main):
-                found += match_regret(self.problem, start, REGRET_ITERATIONS, self.equilibrium.weights)
+                found += match_regret(self.problem, start, iterations)
+                found += match_regret(self.problem, start, iterations, self.equilibrium.weights)
         sharp = [ascend(self.problem, self.equilibrium.weights, policy.argmax(axis=-1)) for policy in found]
         return found + [self.problem.of_actions(actions) for actions in sharp]
 
