@@ -9,8 +9,8 @@ its dial that turned out best on these very maps, which favours the method with 
 chosen beforehand.
 
 Expected, written before the first run: with one novelty both dials find the same policies, so no difference. With three or
-more, k-of-N at its best is ahead of mean - c std at its best in the worst tenth of the truths, by little (below 0.05 of a step's
-reward), and level with it in the mean. 1-of-20 is more careful than the worst tenth rewards, because half of the kinds are good.
+more, k-of-N at its best is ahead of mean - c std at its best in the worst tenth of the truths, by little (less than 0.05 a
+step), and level with it in the mean. 1-of-20 is more careful than the worst tenth rewards: half of the kinds are good.
 """
 
 from __future__ import annotations

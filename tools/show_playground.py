@@ -1,7 +1,7 @@
 """Measure the playground in a real Chromium, and film it: `python tools/show_playground.py [FOLDER]`.
 
 Prints the times that docs/playground.md quotes. With a folder, also writes screenshots of every tab (desktop, phone, phone on
-its side; light and dark) and the small animation of the README there. Needs playwright and chromium.
+its side; light and dark), the README's animation and the picture of shared links there. Needs playwright and chromium.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ def main(folder: Path | None = None) -> None:
                 folder.mkdir(parents=True, exist_ok=True)
                 _pictures(browser, address, folder)
                 _film(browser, address, folder / "playground.gif")
+                _card(browser, address, folder / "playground-card.png")
         finally:
             browser.close()
             process.terminate()
@@ -112,6 +113,16 @@ def _pictures(browser: Browser, address: str, folder: Path) -> None:
             page.wait_for_timeout(2500)
         page.screenshot(path=folder / f"{tab}-{screen}-{scheme}.png")
         page.close()
+
+
+def _card(browser: Browser, address: str, path: Path) -> None:
+    """The picture that a shared link shows."""
+    page = browser.new_page(viewport={"width": 1200, "height": 630}, color_scheme="light")
+    page.goto(address)
+    page.wait_for_selector("#dial .answer-at", state="attached")
+    picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    picture.quantize(128).save(path)
+    page.close()
 
 
 def _film(browser: Browser, address: str, path: Path) -> None:

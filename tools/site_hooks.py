@@ -36,8 +36,14 @@ EXAMPLE = re.compile(r"^>>> .*\n?(?:.+\n?)*", re.MULTILINE)
 """A doctest: from its first prompt to the next empty line."""
 NOTEBOOK = re.compile(r"\]\((\w+)\.ipynb\)")
 """A link to a notebook, which on the site is a page; only the page itself links to the file."""
-BUILT_FROM = {"../tests/bad_input_cases.py": "bad-input.md", "../results/README.md": published_pages.LEDGERS}
+BUILT_FROM = {
+    "../tests/bad_input_cases.py": "bad-input.md",
+    "../results/README.md": published_pages.LEDGERS,
+    "../CONTRIBUTING.md": "contributing.md",
+}
 """Where a link to the source of a built page leads on the site."""
+PROMPTED = re.compile(r"^```python\n(?=>>> )", re.MULTILINE)
+"""The fence of an example with prompts, which the copy button leaves out where they are marked as prompts."""
 RUN = re.compile(r"\]\(\.\./results/([\w-]+)/?\)")
 """A link to the folder of a published run; on the site it leads to the tables of that run."""
 PLAYGROUND = ROOT / "src" / "cautious_paper" / "play" / "static"
@@ -74,11 +80,18 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path in sorted(path for path in PLAYGROUND.rglob("*") if path.suffix in PLAYED):
         place = f"play/{path.relative_to(PLAYGROUND).as_posix()}"
         if path.name == "index.html":  # its links lead into this site
-            page = path.read_text(encoding="utf-8").replace('data-docs=""', 'data-docs="../"')
-            files.append(File.generated(config, place, content=page))
+            page = path.read_text(encoding="utf-8")
+            files.append(File.generated(config, place, content=in_site(page, config.site_url, config.repo_url)))
         else:
             files.append(File.generated(config, place, abs_src_path=str(path)))
     return files
+
+
+def in_site(page: str, site_url: str | None, repo_url: str | None) -> str:
+    """The playground's page as part of the site: with links to its pages and the source, and a picture for shared links."""
+    picture = f'<meta property="og:image" content="{site_url or "../"}figures/playground-card.png">\n</head>'
+    page = page.replace('data-docs=""', 'data-docs="../"').replace("</head>", picture)
+    return page.replace('data-source=""', f'data-source="{repo_url or ""}"')
 
 
 def notebook_page(path: Path) -> str:
@@ -105,6 +118,7 @@ def _cell_parts(cell: dict[str, Any]) -> Iterator[str]:
 def on_page_markdown(markdown: str, **_: object) -> str:
     """Redirect links to published figures and to the playground, and replace links to other files by their names."""
     markdown = NOTEBOOK.sub(r"](\1.md)", markdown) if "](notebook.ipynb): download" not in markdown else markdown
+    markdown = PROMPTED.sub("```pycon\n", markdown)
     for source, page in BUILT_FROM.items():
         markdown = markdown.replace(f"]({source}", f"]({page}")
     markdown = RUN.sub(lambda link: f"]({page_of_run(link[1])}#{link[1]})", markdown)

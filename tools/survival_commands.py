@@ -157,11 +157,11 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             work, rng = Path(folder), np.random.default_rng(arguments.seed)
             states, rewards = rng.standard_normal((300, 2)), rng.random((300, 3))
-            fit_ensemble(states, rewards, num_models=8, num_epochs=2, validation_fraction=0, progress=False).save(
-                work / "belief"
-            )
+            named = {"a": states[:, 0], "b": states[:, 1]}
+            belief = fit_ensemble(named, rewards, num_models=8, num_epochs=2, validation_fraction=0, progress=False)
+            belief.save(work / "belief")
             np.save(work / "x.npy", states)
-            np.savetxt(work / "x.csv", states, delimiter=",", header="0,1", comments="")
+            np.savetxt(work / "x.csv", states, delimiter=",", header="a,b", comments="")
             done, wrong = survive(work, arguments.kills, random.Random(arguments.seed))
         print(f"| {name} | {done} | {len(wrong) or 'none'} |", flush=True)
         failures += wrong

@@ -86,9 +86,9 @@ def test_it_goes_on_where_it_stopped_and_computes_nothing_twice(tmp_path):
 
 
 def test_a_row_cut_short_is_computed_again_and_a_broken_one_is_named(tmp_path):
-    ask = partial(compare, {"coin": coin}, [always_second], 2, out=tmp_path, progress=False)
+    ask = partial(compare, {"coin": coin}, [always_second], 2, out=tmp_path / "new folder", progress=False)
     frame = ask()
-    path = tmp_path / "rows.jsonl"
+    path = tmp_path / "new folder" / "rows.jsonl"
     whole = path.read_text()
     path.write_text(whole[:-20])
     assert np.allclose(

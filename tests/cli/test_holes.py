@@ -85,7 +85,9 @@ def test_rows_that_cannot_be_judged_are_undecided_and_the_others_decided(here, c
     main(["solve", "--belief", str(here), "--states", "whole.csv", "--level", "1-of-6", "--out", "whole"])
     capsys.readouterr()
     with pytest.raises(SystemExit) as stop:
-        main(["solve", "--belief", str(here), "--states", "new.csv", "--level", "1-of-6", "--out", "solved"])
+        main(
+            ["solve", "--belief", str(here), "--states", "new.csv", "--level", "1-of-6", "--out", "solved", "--tables"]
+        )
     assert stop.value.code == 3
     said = " ".join(capsys.readouterr().out.split())
     assert f"{SAID} They are undecided; --fallback ACTION names an action for them." in said

@@ -63,9 +63,24 @@ def test_from_a_log_to_decisions(files, capsys):
     found = calibrate(CautiousPolicy(belief, "1-of-6"), states, at_most=0.1, progress=False)
     assert f"--level {found.level}" in said
     assert "allowed" in said
-    main(["solve", "--belief", "belief", "--states", "new.csv", "--level", "1-of-6", "6-of-6", "--out", "solved"])
+    main(
+        [
+            "solve",
+            "--belief",
+            "belief",
+            "--states",
+            "new.csv",
+            "--level",
+            "1-of-6",
+            "6-of-6",
+            "--out",
+            "solved",
+            "--tables",
+        ]
+    )
     said = capsys.readouterr().out
     assert "warning: site 'east' never seen" in said
+    assert "6-of-6: decides as the ordinary policy in all of" in said
     assert "number of states per action" in said
     assert "decisions.csv" in said
     with Path("solved/decisions.csv").open(newline="") as file:
@@ -170,7 +185,7 @@ def test_a_safe_action_beside_the_levels(files, capsys):
     found = calibrate(FallbackRule(belief, "refer"), states, at_most=0.1, progress=False)
     assert threshold == found.threshold  # not rounded: a little below, it would refer more
     solve = ["solve", "--belief", "belief", "--states", "new.csv", "--level", "1-of-6", "--out", "solved"]
-    main([*solve, "--fallback", "refer", "--threshold", f"{threshold}"])
+    main([*solve, "--fallback", "refer", "--threshold", f"{threshold}", "--tables"])
     said = " ".join(capsys.readouterr().out.split())
     assert "disagreement of the models" in said
     assert "with fallback" in said

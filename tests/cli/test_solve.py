@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from cautious import CautiousPolicy, TabularMDP, optimal_policy, solve_bandit, solve_mdp
-from cautious.cli.main import main
+from cautious.cli.main import LINES, main
 from cautious.mdp.coverage import Coverage
 from cautious.mdp.files import save_mdp
 
@@ -124,7 +124,7 @@ def test_decisions_in_a_world_are_those_of_the_policy(problem, capsys):
     folder, mdp, rewards = problem
     levels = ("1-of-20", "20-of-20")
     arguments = ["--rewards", f"{folder}/rewards.safetensors", "--mdp", f"{folder}/mdp.safetensors"]
-    run(folder, *arguments, "--iterations", "50", "--level", *levels)
+    run(folder, *arguments, "--iterations", "50", "--level", *levels, "--tables")
     found = load_file(folder / "out" / "policy.safetensors")
     ordinary = optimal_policy(mdp, rewards.mean(dim=0)).policy
     assert not torch.equal(
@@ -136,7 +136,17 @@ def test_decisions_in_a_world_are_those_of_the_policy(problem, capsys):
         assert torch.equal(found["action"][number], decision.action)
         assert torch.equal(found["caution"][number], decision.caution)
     assert found["caution"][1].tolist() == [0] * 6
-    assert "distance from ordinary behaviour" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "distance from ordinary behaviour" in said
+    changed = int((found["action"][0] != ordinary.argmax(dim=1)).sum())
+    assert changed > 0
+    assert f"1-of-20: decides otherwise than the ordinary policy in {changed} of 6 states" in said
+    verdict = json.loads((folder / "out" / "certificate.json").read_text())["verdict"]
+    assert verdict[1] == "20-of-20: decides as the ordinary policy in all of 6 states."
+    run(folder, *arguments, "--iterations", "50", "--level", *levels)
+    said = capsys.readouterr().out
+    assert "distance from ordinary behaviour" not in said
+    assert said.splitlines()[-2:] == verdict
 
 
 @pytest.mark.parametrize("regime", ["all-states", "single-state"])
@@ -241,7 +251,21 @@ def test_help_teaches(capsys):
     assert "1-of-20" in capsys.readouterr().out
 
 
-def test_an_unknown_verb_is_refused():
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_help_fits_a_screen(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= columns
+    for verb, (_, example) in LINES.items():
+        assert any(line.startswith(f"  {example}" if columns >= 80 else f"  {verb} ") for line in lines)
+
+
+@pytest.mark.parametrize(("verb", "meant"), [("slove", "Did you mean 'cautious solve'?"), ("fly", "no verb 'fly'")])
+def test_an_unknown_verb_is_refused(verb, meant, capsys):
     with pytest.raises(SystemExit) as stop:
-        main(["fly"])
+        main([verb])
     assert stop.value.code == 2
+    assert meant in capsys.readouterr().err

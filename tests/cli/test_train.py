@@ -140,7 +140,7 @@ def test_solve_decides_with_it_as_python_does(experience, capsys):
     expected = CautiousPolicy(RewardEnsemble.load("mine"), "1-of-5").decide(new)
     for name in ("new.npy", "new.npz"):
         arguments = ["--belief", "mine", "--states", name, "--level", "1-of-5", "--out", "out"]
-        main(["solve", *arguments])
+        main(["solve", *arguments, "--tables"])
         found = load_file("out/policy.safetensors")
         assert torch.equal(found["best_policy"], expected.probabilities)
         assert torch.equal(found["action"], expected.action)

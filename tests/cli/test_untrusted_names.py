@@ -36,7 +36,7 @@ def belief(tmp_path, monkeypatch):
 
 
 def solve(capsys, states="rows.csv", out="solved"):
-    main(["solve", "--belief", "belief", "--states", states, "--level", "1-of-4", "--out", out])
+    main(["solve", "--belief", "belief", "--states", states, "--level", "1-of-4", "--out", out, "--tables"])
     with Path(out, "decisions.csv").open(newline="") as file:
         return list(csv.reader(file)), capsys.readouterr()
 

@@ -10,6 +10,7 @@ from play_steps import answered, draw_line, open_csv, text, wait_for_text
 
 VIEWPORTS = ("desktop", "phone")
 TABS = ("draw", "drive", "table", "about")
+PIXELS = "[...document.getElementById('seen').getContext('2d').getImageData(0, 0, 28, 28).data].join()"
 REMEMBER_LEVELS = """() => import("./parts/dial.js").then(({ level }) => {
   window.levels = [];
   level.addEventListener("change", () => window.levels.push(level.k));
@@ -58,6 +59,62 @@ def test_the_sweep_comes_back_and_stops_when_asked(visit):
         assert page.evaluate("levels.length") == stopped > 0
 
 
+def test_a_tour_that_is_left_leaves_the_dial_cautious(visit):
+    page = visit.open("draw", before=lambda page: page.clock.install())
+    answered(page, "draw", "1-of-20")
+    page.click("#room-draw [data-try=dial]")
+    page.clock.run_for(1_000)
+    page.click("#tab-table")
+    assert page.get_attribute("#dial", "aria-valuenow") == "19"
+    page.click("#tab-draw")
+    page.click("#room-draw [data-try=dial]")
+    page.clock.run_for(1_000)
+    page.click("#dial-less")  # a hand on the dial takes it over where it is
+    assert 0 < int(page.get_attribute("#dial", "aria-valuenow")) < 18
+
+
+def test_a_link_opens_the_same_drawing_at_the_same_level(visit):
+    page = visit.open("draw")
+    answered(page, "draw", "1-of-20")
+    page.click("#clear")
+    draw_line(page, (0.3, 0.2), (0.4, 0.8), (0.7, 0.5))
+    page.fill("#called", "my cat & dog")
+    page.fill("#help-reward", "0.3")
+    page.focus("#dial")
+    page.keyboard.press("PageDown")
+    answered(page, "draw", "6-of-20")
+    page.wait_for_function("() => location.hash.includes('level=6-of-20') && location.hash.includes('ink=')")
+    page.wait_for_function("() => location.hash.includes('help=0.3')")
+    seen, said = PIXELS, "document.querySelector('.verdicts').innerText + document.getElementById('help-reward').value"
+    other = visit.open(page.url.partition("#")[2])
+    answered(other, "draw", "6-of-20")
+    assert other.evaluate(seen) == page.evaluate(seen)
+    assert other.evaluate(said) == page.evaluate(said)
+    assert other.input_value("#called") == "my cat & dog"
+    nonsense = visit.open("draw&level=21-of-20&ink=%00&sample=constructor&help=x")
+    answered(nonsense, "draw", "1-of-20")
+    assert nonsense.get_attribute("[aria-label='T-shirt']", "aria-pressed") == "true"
+
+
+def test_the_ring_shows_where_the_answer_changes(visit):
+    page = visit.open("draw")
+    answered(page, "draw", "1-of-20")
+    wait_for_text(page, "dial-words", "Here it asks for help from")
+    flip = int(text(page, "#dial-words").partition("from ")[2].partition(" of 20")[0])
+    strokes = page.evaluate("[...document.querySelectorAll('#dial .answer-at')].map((e) => getComputedStyle(e).stroke)")
+    assert len(strokes) == 20
+    assert strokes[0] != strokes[-1]
+    for k, says in ((flip + 1, "an 8"), (flip, "asks for help")):
+        page.evaluate("k => import('./parts/dial.js').then(({ setLevel }) => setLevel(k))", k)
+        answered(page, "draw", f"{k}-of-20")
+        assert text(page, "#cautious-answer") == says
+    with page.expect_download() as saved:
+        page.click("#save-picture")
+    with Image.open(saved.value.path()) as picture:
+        assert picture.size == (1200, 630)
+    assert text(page, "#share-words").startswith("60 networks call this T-shirt an 8; the cautious policy")
+
+
 def test_the_dial_is_blue_where_it_is_ordinary(visit):
     page = visit.open("about")
     page.focus("#dial")
@@ -100,7 +157,7 @@ def test_space_drives_on(visit):
     for key in ("ArrowUp", "Space", "Space"):
         page.keyboard.press(key)
     assert "You" in text(page, "#left-title")
-    page.wait_for_function("() => Number(document.querySelector('#stats-left dd').textContent) > 0.5")
+    page.wait_for_function("() => Number(document.querySelector('#stats-left div:last-child dd').textContent) > 0.5")
     assert (
         page.evaluate("[...document.querySelectorAll('#stats-left div > *')].map((e) => e.tagName)") == ["DT", "DD"] * 3
     )
@@ -176,7 +233,7 @@ def test_help_that_pays_more_is_asked_for_more(visit):
 def test_drive(visit, viewport):
     page = visit.open("drive", viewport=viewport)
     answered(page, "drive", "1-of-20")
-    page.wait_for_function("() => Number(document.querySelector('#stats-left dd').textContent) > 0")
+    page.wait_for_function("() => Number(document.querySelector('#stats-left div:last-child dd').textContent) > 0")
     page.click("#drive-play")
     assert text(page, "#drive-play") == "Play"
     before = text(page, "#stats-right")
@@ -187,7 +244,9 @@ def test_drive(visit, viewport):
     page.fill("#probability", "0.8")
     page.wait_for_function("() => document.getElementById('probability-value').textContent === '0.8'")
     page.click("#drive-wheel")
-    page.wait_for_function("() => document.querySelector('#stats-left dd').textContent === '–'")  # a new start
+    page.wait_for_function(
+        "() => document.querySelector('#stats-left div:last-child dd').textContent === '–'"
+    )  # a new start
     if viewport == "desktop":
         page.locator("#room-drive").focus()
         for _ in range(3):
@@ -195,7 +254,7 @@ def test_drive(visit, viewport):
     else:
         for _ in range(3):
             page.tap("#drive-keys [data-action='0']")
-    page.wait_for_function("() => Number(document.querySelector('#stats-left dd').textContent) > 0.5")
+    page.wait_for_function("() => Number(document.querySelector('#stats-left div:last-child dd').textContent) > 0.5")
     assert "You" in text(page, "#left-title")
 
 
@@ -217,6 +276,23 @@ def test_table(visit, viewport):
     page.click("#table-clear")
     wait_for_text(page, "table-status", "at least two classes")
     assert text(page, "#point-words") == "Point at the plane."
+
+
+def test_the_penguins_that_were_hidden(visit):
+    page = visit.open("table")
+    page.click("#penguins")
+    page.wait_for_selector("#room-table[data-trained='219']", state="attached")
+    assert "says Adelie" in text(page, "#plane-legend")
+    page.click("#reveal")
+    words = text(page, "#hidden-words")
+    usual, careful = (int(part.split("about ")[1].rstrip(".")) for part in words.split(": ")[1].split(", the cautious"))
+    assert usual < 13
+    assert careful > 110
+    open_csv(page, "1,2\n3,x\n")  # what was there before says nothing about this file
+    wait_for_text(page, "table-status", "is not a number")
+    assert "wrong" in page.get_attribute("#table-status", "class")
+    assert page.is_hidden("#reveal")
+    assert page.get_attribute("#plane-action", "aria-label").startswith("Plane with 0 points")
 
 
 def test_a_table_from_a_file(visit):

@@ -280,6 +280,7 @@ def _known_rows(path: Path | None) -> dict[tuple[Any, ...], dict[str, Any]]:
 def _keep(path: Path | None, rows: list[dict[str, Any]], known: dict[tuple[Any, ...], dict[str, Any]]) -> None:
     known.update({tuple(row[key] for key in KEYS): row for row in rows})
     if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
             file.write("".join(json.dumps(row) + "\n" for row in rows))
 

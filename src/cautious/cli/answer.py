@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from cautious.cli.console import console, make_table, say, warn
+from cautious.cli.console import console, make_table, plural, say, warn
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -174,7 +176,7 @@ class Answer:
             name: {part: _with_nulls(getattr(certificate, part).tolist()) for part in ("lower", "upper", "gap")}
             for name, certificate in self.certificates.items()
         }
-        record = {"format": FORMAT, "solution": self.record, "certificates": certificates}
+        record = {"verdict": self.verdict, "format": FORMAT, "solution": self.record, "certificates": certificates}
         if self.estimated is not None:
             record["estimated"] = self.estimated
         checksums: dict[str, str] = {}
@@ -246,12 +248,51 @@ class Answer:
                 writer.writerows(zip(*kept.values(), *cells, strict=True))
                 start += len(block)
 
-    def show(self) -> None:
-        """Print how many rows get which action, and how good the decisions are."""
+    @functools.cached_property
+    def verdict(self) -> list[str]:
+        """A sentence per level: where it decides otherwise than the ordinary policy, and what is new there."""
+        noun = "state" if self.inputs is None or self.inputs.table is None else "row"
+        total = int(self.decisions[0].judged.sum())
+        if not total:
+            return [f"No model can judge any of these {noun}s."]
+        names, usual, sentences = self.names, self.usual, []
+        for level, decision in zip(self.levels, self.decisions, strict=True):
+            changed = decision.judged & (decision.action != usual)
+            if not (count := int(changed.sum())):
+                sentences.append(f"{level}: decides as the ordinary policy in all of {plural(total, noun)}.")
+                continue
+            taken, instead = (names[int(each[changed].bincount().argmax())] for each in (decision.action, usual))
+            often = "" if count == 1 else "most often "
+            sentences.append(
+                f"{level}: decides otherwise than the ordinary policy in {count:,} of {plural(total, noun)}, "
+                f"{often}{taken} instead of {instead}{self._what_is_new(changed)}."
+            )
+        return sentences
+
+    def _what_is_new(self, rows: Tensor) -> str:
+        """Which column of a table is most often new to training in some of its rows [S], in words."""
+        from cautious.tables.files import FileTable
+
+        if self.inputs is None or self.inputs.table is None or self.inputs.belief.columns is None:
+            return ""
+        table, found, start = self.inputs.table, collections.Counter[str](), 0
+        for block in table.blocks() if isinstance(table, FileTable) else [table]:
+            chosen = rows[start : start + len(block)].tolist()
+            for feature in self.inputs.belief.columns.features:
+                remarks = feature.remarks(block.read(feature.name))
+                found[feature.name] += sum(bool(remark) and one for remark, one in zip(remarks, chosen, strict=True))
+            start += len(block)
+        [(name, count)] = found.most_common(1)
+        return f"; {name} is new to training in {count:,} of these rows" if count else ""
+
+    def show(self, tables: bool) -> None:
+        """Print warnings and, if asked for, how many rows get which action and how good the decisions are."""
         first = self.decisions[0]
-        console.print(self._actions_table())
+        if tables:
+            console.print(self._actions_table())
         if bool(first.judged.any()):
-            console.print(self._certificate_table())
+            if tables:
+                console.print(self._certificate_table())
             if wide := self.wide_gaps():
                 warn(
                     f"the gap at {', '.join(wide)} is more than a tenth of the value: the policy may be far from the best. Use "
@@ -259,6 +300,8 @@ class Answer:
                 )
             if self.estimated is not None:
                 say(f"these bounds are about the estimated world only: {self.estimated}.")
+            if not tables:
+                return
             console.print(self._caution_table())
             has_unit = self.inputs is not None and self.inputs.belief.familiar is not None
             console.print(disagreement_table(first.disagreement[first.judged], has_unit))

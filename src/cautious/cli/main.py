@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import functools
+import difflib
 import importlib
-import operator
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Annotated, Any, get_type_hints
 
 from cautious.cli.streams import surviving_streams
 
-DESCRIPTION = """Learning to be cautious: act as usual in familiar states, carefully in novel ones.
-
-An ensemble of reward models is a belief about the reward. A k-of-n policy maximises the mean of the k worst of n sampled
-models: small k/n is cautious, k = n is ordinary. Start with 'cautious demo'; then see 'cautious train --help' for your own
-data, or 'cautious solve --help' for your own reward models. 'cautious --version' prints the version."""
+DESCRIPTION = """\
+Learning to be cautious: act as usual in familiar states, carefully in novel ones. An ensemble of reward models is a belief \
+about the reward. A k-of-n policy maximises the mean of the k worst of n sampled models: small k/n is cautious, k = n is \
+ordinary."""
 
 VERBS = {
     "demo": ("cautious_paper.cli.demo", "Demo"),
@@ -31,20 +31,57 @@ VERBS = {
     "bench": ("cautious_paper.cli.bench", "Bench"),
 }
 """Module and class of each verb, as text: the library imports nothing of the reproduction."""
+LINES = {
+    "demo": ("what two trained beliefs do", "cautious demo"),
+    "play": ("the playground in a browser", "cautious play"),
+    "train": ("a belief from your table", "cautious train log.csv --action A --reward R"),
+    "calibrate": ("the level to use", "cautious calibrate --belief belief --states x.csv"),
+    "solve": ("decisions and certificates", "cautious solve --belief belief --states new.csv"),
+    "reproduce": ("an experiment of the paper", "cautious reproduce ask-for-help --scale small"),
+    "report": ("a run's report, drawn again", "cautious report runs/ask-for-help-small"),
+    "watch": ("two policies on one road", "cautious watch driving"),
+    "data": ("which image sets are there", "cautious data"),
+    "bench": ("the speed of this machine", "cautious bench"),
+}
+"""Of each verb: what comes of it, and the first thing to try."""
+EXAMPLES_FROM = 80
+"""Columns of a terminal that has room for the examples beside the words."""
+USAGE = 2
+"""Exit status of a command line that cannot be understood."""
 INTERRUPTED = 130
 """Exit status after Ctrl-C: 128 plus the number of the signal, as shells expect."""
 
 
-def parse(arguments: Sequence[str] | None) -> Any:
+def overview(columns: int) -> str:
+    """All verbs on one screen, no line longer than a terminal of so many columns."""
+    width = max(columns - 1, 20)
+    wide = columns >= EXAMPLES_FROM
+    lines = ["usage: cautious VERB [OPTIONS]", "", *textwrap.wrap(DESCRIPTION, min(width, 100)), ""]
+    for verb, (words, example) in LINES.items():
+        lines.append(f"  {example:49} {words}" if wide else f"  {verb:10} {words}")
+    closing = "'cautious VERB --help' has the details and more examples, 'cautious --version' the version."
+    start = (
+        "Start with 'cautious demo'. Your own data: 'cautious train --help'; reward models: 'cautious solve --help'."
+    )
+    return "\n".join([*lines, "", *textwrap.wrap(f"{start} {closing}", min(width, 100))])
+
+
+def unknown(verb: str) -> str:
+    """What to say about a verb that there is not."""
+    near = difflib.get_close_matches(verb.lower(), VERBS, n=1, cutoff=0.5)
+    meant = f" Did you mean 'cautious {near[0]}'?" if near else ""
+    return f"error: there is no verb {verb!r}.{meant} 'cautious --help' lists them all."
+
+
+def parse(arguments: Sequence[str]) -> Any:
     """The verb of a command line, with its options."""
     import tyro
 
-    verbs = [getattr(importlib.import_module(module), name) for module, name in VERBS.values()]
-    for each in verbs:
-        _hide_none_defaults(each)
-    named = [Annotated[each, tyro.conf.subcommand(word)] for word, each in zip(VERBS, verbs, strict=True)]
-    verb: Any = functools.reduce(operator.or_, named)
-    return tyro.cli(verb, prog="cautious", description=DESCRIPTION, args=arguments)
+    word, *options = arguments
+    module, name = VERBS[word]
+    verb = getattr(importlib.import_module(module), name)
+    _hide_none_defaults(verb)
+    return tyro.cli(verb, prog=f"cautious {word}", args=options)
 
 
 def _hide_none_defaults(verb: Any) -> None:
@@ -69,10 +106,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(arguments: Sequence[str] | None) -> None:
     try:
-        if list(sys.argv[1:] if arguments is None else arguments) == ["--version"]:
+        words = list(sys.argv[1:] if arguments is None else arguments)
+        if words == ["--version"]:
             print(f"cautious {importlib.import_module('cautious').__version__}")
             return
-        verb = parse(arguments)
+        if not words or words[0] in ("-h", "--help", "help"):
+            print(overview(shutil.get_terminal_size().columns))
+            sys.exit(0 if words else USAGE)
+        if words[0] not in VERBS:
+            print(unknown(words[0]), file=sys.stderr)
+            sys.exit(USAGE)
+        verb = parse(words)
         from cautious.cli.console import run_verb
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

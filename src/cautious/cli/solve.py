@@ -98,9 +98,11 @@ class Solve:
     """Folder for policy.safetensors (the best policy; the last iterate and the average unless CautiousPolicy decides; per state
     the action, its caution and the ordinary policy), certificate.json and, for a table, decisions.csv: its rows with the
     decisions."""
+    tables: bool = False
+    """Also print how many states get which action, the certificates, the caution and the models' disagreement."""
 
     def run(self) -> None:
-        """Load, decide, write, and print the tables."""
+        """Load, decide, write, and print the verdict."""
         from cautious.cli.answer import CERTIFICATE, DECISIONS, POLICY
         from cautious.cli.console import say
         from cautious.errors import InvalidInputError
@@ -123,12 +125,14 @@ class Solve:
         if rule is not None:
             answer = replace(answer, by_rule=with_fallback(answer.decisions[0].as_usual(), *rule))
         answer.save(self.out)
-        answer.show()
+        answer.show(self.tables)
         if rule is not None:
             self._say_where_referred(answer.decisions[0], rule[1])
         say(f"wrote {self.out / POLICY} and {self.out / CERTIFICATE}")
         if inputs is not None and inputs.table is not None:
             say(f"decisions, row by row: {self.out / DECISIONS}")
+        for sentence in answer.verdict:
+            say(sentence)
         self._say_what_was_not_judged(answer.decisions[0])
 
     def _decided(self, inputs: DecisionInputs, bad_rows_action: int | None) -> Answer:

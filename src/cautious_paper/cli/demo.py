@@ -88,7 +88,14 @@ class Demo:
             f"The models differ by {spread['familiar']:.2g} on familiar steps and by {spread['novel']:.2g} on novel ones "
             "(standard deviation of the reward). This disagreement is the only source of caution."
         )
-        say(f"report: {path}   watch two levels drive: cautious watch driving --belief {self.out}")
+        say(f"report of the driving demo: {path}")
+        say("Three things to do next:")
+        for words, command in (
+            ("turn the dial yourself", "cautious play"),
+            ("watch two levels drive", f"cautious watch driving --belief {self.out}"),
+            ("use a table of your own", "cautious train log.csv --action COLUMN --reward COLUMN --out belief"),
+        ):
+            say(f"  {words:25} {command}")
 
     def _show_courier(self) -> None:
         from cautious.io.arrays import save_json

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ class Report:
     run_folder: Annotated[Path, tyro.conf.Positional]
     """A folder written by 'cautious reproduce' or 'cautious demo'."""
     out: Path | None = None
-    """Where to write; default: the run's folder."""
+    """Where to write; default: the run's folder, or runs/NAME-report where git tracks files of that folder."""
     only: tuple[str, ...] = ()
     """Ids of tables to print and figures to draw instead of all; an unknown id lists the valid ones."""
     csv: bool = False
@@ -52,9 +53,15 @@ class Report:
         if self.only:
             self._draw_only(store)
             return
-        path = write_report(store, self.out)
+        path = write_report(store, self._target(store))
         console.print(ledger_table(ledger_of(store)))
         say(f"report: {path}")
+
+    def _target(self, store: Store) -> Path:
+        """Where to write."""
+        if self.out is not None:
+            return self.out
+        return Path("runs") / f"{store.folder.resolve().name}-report" if _is_tracked(store.folder) else store.folder
 
     def _write_csv(self, store: Store) -> None:
         from cautious_paper.experiments.run_frames import Run
@@ -62,7 +69,7 @@ class Report:
         from cautious_paper.report.tables import write_csv
 
         tables = chosen_of(store, self.only)[0] if self.only else tables_of(store)
-        target = self.out or store.folder
+        target = self._target(store)
         Run(store).to_csv(target / "numbers.csv")
         written = write_csv(tables, target / "tables")
         say(f"numbers: {target / 'numbers.csv'}   {plural(len(written), 'table')}: {target / 'tables'}")
@@ -75,7 +82,16 @@ class Report:
         for table in tables:
             console.print(result_table(table))
         for name, entry in figures.items():
-            say(f"figure: {draw_figure(store, name, entry, self.out or store.folder)}")
+            say(f"figure: {draw_figure(store, name, entry, self._target(store))}")
+
+
+def _is_tracked(folder: Path) -> bool:
+    """Whether git keeps files of a folder: a redrawn report would change them."""
+    command = ["git", "-C", str(folder), "ls-files", "."]
+    try:
+        return bool(subprocess.run(command, capture_output=True, check=False, timeout=10).stdout)
+    except (OSError, subprocess.TimeoutExpired):
+        return False  # without git nothing is tracked
 
 
 def result_table(results: ReportTable) -> Table:

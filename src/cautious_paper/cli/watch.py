@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 from rich.columns import Columns
+from rich.console import Group
 from rich.live import Live
 from rich.panel import Panel
 from rich.style import Style
@@ -69,7 +70,7 @@ class Watch:
                     " must be a file name that ends in .gif, the only format that is written.",
                 )
             check_folder(self.gif.parent, "folder of --gif")
-        levels = [KofN.parse(self.level), KofN.parse(self.against)]
+        levels = [KofN.parse(self.against), KofN.parse(self.level)]  # cautious on the right, as everywhere
         with progress_bars() as progress:
             ensemble = trained_belief(self.belief)
             drives = drive_both(ensemble, levels, self.probability, self.steps, self.seed, progress)
@@ -106,11 +107,15 @@ def hits_table(drives: Sequence[Drive]) -> Table:
     )
 
 
-def drive_columns(drives: Sequence[Drive], step: int) -> Columns:
-    """All drives after `step` steps, side by side."""
+LOOKS = ("#2b6cd4", "#d47400")
+"""Frames: blue is ordinary, orange is cautious."""
+
+
+def drive_columns(drives: Sequence[Drive], step: int) -> Group:
+    """All drives after `step` steps, side by side, and what the signs mean."""
     from cautious_paper.report.driving.animation import caption, terminal_lines
 
-    panels = []
+    panels: list[Panel] = []
     for drive in drives:
         text = Text()
         for line in terminal_lines(drive, step):
@@ -119,5 +124,6 @@ def drive_columns(drives: Sequence[Drive], step: int) -> Columns:
             text.append("\n")
         frame = drive.frames[step]
         text.append(f"{frame.action}\n{caption(frame)}")
-        panels.append(Panel(text, title=drive.title, width=38))  # two fit a terminal of 80 columns
-    return Columns(panels)
+        style = LOOKS[len(panels) % len(LOOKS)]
+        panels.append(Panel(text, title=drive.title, width=38, border_style=style))  # two fit a terminal of 80 columns
+    return Group(Columns(panels), Text("/\\ the car   ## an obstacle   >< a hit", "dim"))

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from cautious.errors import InvalidInputError, MissingFileError
+from cautious.errors import Argument, InvalidInputError, MissingFileError
 
 STATIC = Path(__file__).parent / "static"
 HOST = "127.0.0.1"
@@ -63,7 +63,7 @@ class PlayServer(ThreadingHTTPServer):
         self.files = files_of(folder)
         self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
         if port is not None and not 0 <= port <= 65535:
-            raise InvalidInputError(f"port={port} must lie between 0 and 65535 (0: any that is free).")
+            raise InvalidInputError(Argument("port", port), " must lie between 0 and 65535 (0: any that is free).")
         try:
             super().__init__((HOST, DEFAULT_PORT if port is None else port), _Handler)
         except OSError as error:
@@ -72,7 +72,8 @@ class PlayServer(ThreadingHTTPServer):
             elif error.errno in (errno.EADDRINUSE, errno.EACCES):
                 why = "is in use" if error.errno == errno.EADDRINUSE else "is reserved for the system"
                 raise InvalidInputError(
-                    f"port={port} {why}; name another with --port, or leave it out and a free one is taken."
+                    Argument("port", port),
+                    f" {why}; name another with --port, or leave it out and a free one is taken.",
                 ) from None
             else:
                 raise

@@ -29,6 +29,13 @@ td { white-space: nowrap; vertical-align: top; } th.number { text-align: right; 
 .reproduced { color: #00695c; font-weight: 600; } .not { color: #b3261e; font-weight: 600; } .none { color: #777; }
 figure { margin: 2rem 0; } figcaption { color: #555; } small { color: #666; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
+:root { color-scheme: light dark; }
+@media (prefers-color-scheme: dark) {
+  body { background: #0e1116; color: #e9edf2; } a { color: #6ea6ff; } th { background: #171c23; }
+  th, td { border-color: #28303a; } tr.first td { border-color: #46515e; } .none, figcaption, small { color: #98a3b0; }
+  .reproduced { color: #4fc3a1; } .not { color: #ff8a80; }
+  img { background: #fff; border-radius: 6px; }
+}
 @media (max-width: 45rem) {
   body { margin: 1rem auto; } h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; } .story { font-size: 1rem; }
   .picture { overflow-x: auto; } .picture img { max-width: none; width: 44rem; } .lead .picture img { width: 100%; }

@@ -17,6 +17,9 @@ from cautious_paper.experiments.store import Store
 COLOURS = ("#0072b2", "#e69f00", "#d55e00", "#009e73", "#cc79a7", "#56b4e9")
 """Okabe & Ito's palette, told apart by colour-blind readers too."""
 
+ORDINARY, CAUTIOUS = "#2b6cd4", "#d47400"
+"""Blue is ordinary and orange is cautious: in figures, in the playground, in the documentation and in the terminal."""
+
 FigureEntry = tuple[str, Callable[[Store], Figure]]
 """A caption, and how to draw it."""
 

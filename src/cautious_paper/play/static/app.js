@@ -1,5 +1,6 @@
 // The page: tabs, dial, theme and links. Each tab starts when it is first opened.
 
+import { addressOf, levelFrom, readAddress } from "./parts/address.js";
 import { makeDial, level, levelName, levelTitle, levelWords, setLevel } from "./parts/dial.js";
 import { say, showNotice } from "./parts/notice.js";
 import { openDraw } from "./rooms/draw.js";
@@ -49,7 +50,11 @@ const showLevel = () => {
   document.getElementById("dial-title").textContent = levelTitle();
   document.getElementById("dial-words").textContent = levelWords();
 };
-level.addEventListener("change", showLevel);
+for (const kind of ["change", "ring"]) level.addEventListener(kind, showLevel);
+level.addEventListener("change", () => {
+  document.getElementById("draws").value = level.n;
+  document.dispatchEvent(new Event("address"));
+});
 showLevel();
 document.getElementById("dial-less").addEventListener("click", () => setLevel(level.k + 1));
 document.getElementById("dial-more").addEventListener("click", () => setLevel(level.k - 1));
@@ -68,6 +73,10 @@ for (const link of document.querySelectorAll("[data-doc]")) {
   else link.remove();
 }
 document.getElementById("pages-where").hidden = Boolean(docs);
+const source = document.getElementById("source");
+if (document.body.dataset.source) source.href = document.body.dataset.source;
+else source.remove();
+if (window.top !== window) for (const link of document.querySelectorAll("[data-doc], #source")) link.target = "_top";
 
 // Tabs
 const tabs = [...document.querySelectorAll("[role=tab]")];
@@ -98,10 +107,29 @@ const focusHeading = () => document.querySelector(`#room-${shown} h1`).focus();
 function open(name) {
   history.replaceState(null, "", `#${name}`);
   show(name);
+  writeSoon();
 }
 
+// The address follows what is shown, once nothing has changed for a moment: browsers allow few changes in a row.
+let writing = 0;
+const writeSoon = () => {
+  clearTimeout(writing);
+  writing = setTimeout(() => {
+    const { k, n } = level;
+    const parts = { level: k === 1 && n === 20 ? "" : `${k}-of-${n}`, ...opened[shown]?.address?.() };
+    history.replaceState(null, "", addressOf(shown, parts));
+  }, 400);
+};
+
 /** The tab of the address, or the one that is shown where the address names none. */
-const named = () => tabs.map((tab) => tab.id.slice(4)).find((name) => name === location.hash.slice(1)) ?? shown;
+const named = () => tabs.map((tab) => tab.id.slice(4)).find((name) => name === readAddress().room) ?? shown;
+
+/** Take the level from the address, if it names a tab. */
+function takeLevel() {
+  const { room, level: text } = readAddress();
+  const asked = levelFrom(text);
+  if (asked && room in rooms) setLevel(...asked);
+}
 
 tabs.forEach((tab, number) => {
   tab.addEventListener("click", () => open(tab.id.slice(4)));
@@ -120,9 +148,13 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 });
 window.addEventListener("hashchange", () => {
   const name = named();
+  takeLevel();
+  if (name === readAddress().room) opened[name]?.visit?.(readAddress());
   if (name === shown) return;
   show(name);
   focusHeading(); // a link led here
 });
 window.playgroundStarted();
+takeLevel();
 show(named());
+document.addEventListener("address", writeSoon); // from now on: what was asked for has been read

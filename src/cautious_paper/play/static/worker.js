@@ -5,10 +5,12 @@ import { fromHalf } from "./core/half.js";
 import { ImageModels } from "./core/image.js";
 import { rankWeights } from "./core/risk.js";
 import { DRIVING_PARAMETERS, DrivingModels, DrivingWorld, cautiousDriving, ordinaryDriving } from "./core/driving.js";
+import { longRun } from "./rooms/road.js";
 import { TableModels } from "./core/vector.js";
 
 const NUM_DRIVING_ITERATIONS = 100;
 const HELP = 10;
+const LONG = 10_000; // steps
 
 /** A mistake that the page shows as it is. */
 class Sentence extends Error {}
@@ -53,6 +55,15 @@ const handlers = {
     return { ...decide(moved, models.numActions, rankWeights(k, n, models.numModels), k === n), rewards: moved };
   },
 
+  /** How far the answer at each level, from N of N to 1 of N, is from the ordinary one, and what it is. */
+  "images:ring"({ n, help }) {
+    const { models, rewards } = images;
+    const moved = rewards.slice();
+    for (let m = 0; m < models.numModels; m++) moved[HELP * models.numModels + m] += help;
+    const decisions = Array.from({ length: n }, (_, i) => decide(moved, models.numActions, rankWeights(n - i, n, models.numModels), i === 0));
+    return { cautions: decisions.map(({ caution }) => caution), answers: decisions.map(({ policy }) => mostLikely(policy)) };
+  },
+
   async "driving:load"({ manifest }) {
     const weights = await weightsOf("driving", manifest);
     if (weights.length % DRIVING_PARAMETERS) throw new Sentence("weights/driving.bin holds models of another kind.");
@@ -66,16 +77,17 @@ const handlers = {
     driving.rewards = driving.models.rewards(driving.world);
     driving.ordinary = ordinaryDriving(driving.world, driving.rewards);
     driving.solved.clear();
-    return { ordinary: driving.ordinary, rewards: driving.rewards.map((own) => Float32Array.from(own)) };
+    driving.solved.set("ordinary", { policy: driving.ordinary, long: longRun(driving.ordinary, probability, LONG) });
+    return { ...driving.solved.get("ordinary"), ordinary: driving.ordinary, rewards: driving.rewards.map((own) => Float32Array.from(own)) };
   },
 
   "driving:solve"({ k, n }) {
-    if (k === n) return { policy: driving.ordinary };
-    const name = `${k}-of-${n}`;
+    const name = k === n ? "ordinary" : `${k}-of-${n}`;
     if (!driving.solved.has(name)) {
-      driving.solved.set(name, cautiousDriving(driving.world, driving.rewards, k, n, NUM_DRIVING_ITERATIONS).policy);
+      const policy = k === n ? driving.ordinary : cautiousDriving(driving.world, driving.rewards, k, n, NUM_DRIVING_ITERATIONS).policy;
+      driving.solved.set(name, { policy, long: longRun(policy, driving.probability, LONG) });
     }
-    return { policy: driving.solved.get(name) };
+    return driving.solved.get(name);
   },
 
   async "table:train"({ rows, rewards }, report) {

@@ -13,7 +13,6 @@ from cautious.types import Regime
 from cautious_paper.experiments.store import Store
 from cautious_paper.report.images.image_run import REGIMES, ImageRun, Measured, bit_words
 from cautious_paper.report.images.level_figures import (
-    LEVEL_COLOURS,
     OPTIM_COLOUR,
     action_labels,
     annotate,
@@ -22,7 +21,7 @@ from cautious_paper.report.images.level_figures import (
     level_legend,
     tidy,
 )
-from cautious_paper.report.plotting import COLOURS, grid
+from cautious_paper.report.plotting import CAUTIOUS, COLOURS, ORDINARY, grid
 
 FASHION = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 LABELS = {
@@ -62,7 +61,7 @@ def plot_distribution(axes: Axes, run: ImageRun, measured: Measured, arrays: dic
     colours = [*colours_of(measured.levels).values(), OPTIM_COLOUR]
     width = 0.8 / len(bars)
     for place, (bar, index, colour) in enumerate(zip(bars, indices, colours, strict=True)):
-        shift = (place - (len(bars) - 1) / 2) * width
+        shift = ((len(bars) - 1) / 2 - place) * width  # cautious on the right
         axes.bar(np.arange(len(bar)) + shift, 100 * bar, width=width, color=colour)
         if run.task.weighted_loss and not np.isnan(index):  # the tasks whose labels differ in risk
             axes.axvline(index, color=colour, ls=":", lw=1.5)
@@ -106,7 +105,6 @@ def _without_missing(table: Tensor) -> np.ma.MaskedArray:
 
 SHOWN = 4
 """Of each kind; the store has eight."""
-CAUTIOUS, ORDINARY = LEVEL_COLOURS[0], LEVEL_COLOURS[-1]
 
 
 def samples_figure(store: Store, images: str, bit: bool | None = None) -> Figure:
@@ -148,8 +146,8 @@ def _plot_sample(column: np.ndarray, run: ImageRun, images: str, sample: dict[st
     column[0].set_yticks([])
     plot_predictions(column[1], sample["quantiles"].numpy())
     places = np.arange(run.task.num_actions)
-    column[2].bar(places - 0.2, 100 * sample["policy"].numpy(), width=0.4, color=CAUTIOUS)
-    column[2].bar(places + 0.2, 100 * sample["ordinary"].numpy(), width=0.4, color=ORDINARY)
+    column[2].bar(places + 0.2, 100 * sample["policy"].numpy(), width=0.4, color=CAUTIOUS)
+    column[2].bar(places - 0.2, 100 * sample["ordinary"].numpy(), width=0.4, color=ORDINARY)
     column[2].set_ylim(0, 105)
     names = ["H" if name == "help" else name for name in action_labels(run)]
     for axes in column[1:]:
@@ -178,7 +176,7 @@ def _legend(figure: Figure, run: ImageRun) -> None:
         Line2D([], [], color=COLOURS[4], lw=1, label="all models"),
         Line2D([], [], color=COLOURS[4], lw=4, label="middle 80 %"),
         Line2D([], [], color="black", marker="o", ls="", markersize=3, label="median"),
-        Patch(color=CAUTIOUS, label=f"{run.levels[0]}, single-image"),
         Patch(color=ORDINARY, label=f"{run.levels[-1]}, single-image"),
+        Patch(color=CAUTIOUS, label=f"{run.levels[0]}, single-image"),
     ]
     legend(figure, handles, below=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
+from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -27,29 +26,27 @@ from cautious_paper.report.images.image_run import (
     bit_words,
     in_words,
 )
-from cautious_paper.report.plotting import COLOURS, grid
+from cautious_paper.report.plotting import CAUTIOUS, COLOURS, ORDINARY, grid
 
-LEVEL_COLOURS = (COLOURS[0], COLOURS[5], COLOURS[3], COLOURS[1])
+LEVEL_COLOURS = (CAUTIOUS, "#efb468", "#8fb6ee", ORDINARY)
 """Most cautious first."""
 OPTIM_COLOUR = "#555555"
-SET_COLOURS = {"digits": "#555555", "fashion": COLOURS[0], "letters": COLOURS[2]}
-SIGNS = {"digits": "0–9", "fashion": "f", "letters": "α"}
-"""The paper's short names of the novel sets."""
+SET_COLOURS = {"digits": "#555555", "fashion": COLOURS[3], "letters": COLOURS[4]}
+SET_WORDS = {"digits": "digits", "fashion": "clothes", "letters": "letters"}
 HELP_AXIS = "help frequency, %"
 INDEX_AXIS = "mean action index"
 
 
 def colours_of(levels: Sequence[str]) -> dict[str, str]:
-    """Level -> colour; more levels than the paper's four are shades from dark (cautious) to bright."""
-    if len(levels) <= len(LEVEL_COLOURS):
-        return dict(zip(levels, LEVEL_COLOURS, strict=False))
-    shades = matplotlib.colormaps["viridis"](np.linspace(0, 0.9, len(levels)))
+    """Level -> colour, from orange (cautious, the first) to blue (ordinary, the last)."""
+    shades = LinearSegmentedColormap.from_list("levels", LEVEL_COLOURS)(np.linspace(0, 1, len(levels)))
     return {level: to_hex(shade) for level, shade in zip(levels, shades, strict=True)}
 
 
 def level_legend(figure: Figure, levels: Sequence[str], optim: bool = True) -> None:
-    """One legend above all panels."""
-    named = colours_of(levels) | ({"optim": OPTIM_COLOUR} if optim else {})
+    """One legend above all panels, in the order of the bars: cautious on the right."""
+    of_levels = dict(reversed(colours_of(levels).items()))
+    named = ({"optim": OPTIM_COLOUR} if optim else {}) | of_levels
     patches = [Patch(color=colour, label=level) for level, colour in named.items()]
     legend(figure, patches)
 
@@ -103,9 +100,10 @@ FACTORS = {HELP: 100.0, INDEX: 1.0, INDEX_HELP_AS_ZERO: 1.0}
 
 
 def plot_levels(axes: Axes, measured: Measured, regime: Regime, name: str, left: float) -> None:
-    """Bars up to the mean over runs with a violin and stars, one place per level from `left` on; then optim's mean."""
+    """From `left` on: optim's mean, then a place per level, cautious on the right, with a bar, a violin and stars of runs."""
     values = FACTORS[name] * measured.runs(regime, name).numpy()  # [L, R]
-    for place, (colour, runs) in enumerate(zip(colours_of(measured.levels).values(), values, strict=True)):
+    for rank, (colour, runs) in enumerate(zip(colours_of(measured.levels).values(), values, strict=True)):
+        place = len(values) - rank
         known = runs[~np.isnan(runs)]
         if not len(known):
             axes.text(left + place, 0, "–", ha="center", va="bottom", color=colour)
@@ -117,7 +115,7 @@ def plot_levels(axes: Axes, measured: Measured, regime: Regime, name: str, left:
                 body.set(facecolor=colour, alpha=0.6)
         axes.plot(np.full(len(known), left + place), known, "*", color=colour, mec="black", mew=0.3, markersize=7)
     mean, half = FACTORS[name] * measured.optim(name), FACTORS[name] * measured.optim_half_width(name)
-    axes.errorbar(left + len(values), mean, yerr=half, fmt="o", color=OPTIM_COLOUR, capsize=4, markersize=4)
+    axes.errorbar(left, mean, yerr=half, fmt="o", color=OPTIM_COLOUR, capsize=4, markersize=4)
 
 
 def plot_panel(axes: Axes, run: ImageRun, variant: str, regime: Regime, name: str) -> None:
@@ -130,7 +128,7 @@ def plot_panel(axes: Axes, run: ImageRun, variant: str, regime: Regime, name: st
             left = len(ticks) * width
             middle = left + len(run.levels) / 2
             ticks.append(middle)
-            names.append(SIGNS[images] + {None: "", True: "\nhelp", False: "\nno help"}[bit])
+            names.append(SET_WORDS[images] + {None: "", True: "\nhelp", False: "\nno help"}[bit])
             measured = run.measured(variant, images, bit)
             if measured is None:
                 axes.text(middle, 0, "not run", ha="center", va="bottom", color="#777777")

@@ -6,6 +6,13 @@ const SWEEP = 270;
 const START = -225;
 
 export const level = Object.assign(new EventTarget(), { k: 1, n: 20 });
+let ring = null;
+
+/** What is answered at each level, from N of N to 1 of N: { cautions, words }; null where there is nothing to show. */
+export function showRing(answers) {
+  ring = answers;
+  level.dispatchEvent(new Event("ring"));
+}
 
 export function levelName() {
   return `${level.k} of ${level.n}`;
@@ -16,15 +23,16 @@ export function levelTitle() {
   const { k, n } = level;
   if (k === n) return "Ordinary";
   if (k === 1) return "Most cautious";
-  return k <= n / 4 ? "Cautious" : "A little cautious";
+  return k <= n / 3 ? "Cautious" : k <= (2 * n) / 3 ? "Halfway" : "Near ordinary";
 }
 
 /** What the level does, in a sentence. */
 export function levelWords() {
   const { k, n } = level;
-  if (k === n) return "All models count equally. Ordinary and cautious do the same: turn the dial.";
-  if (k === 1) return `Of every ${n} models drawn, only the worst counts: the one that likes the plan least.`;
-  return `Of every ${n} models drawn, only the ${k} worst count: those that like the plan least.`;
+  const here = ring?.cautions.length === n ? ` ${ring.words}` : "";
+  if (k === n) return `All models count equally, so both do the same.${here || " Turn the dial."}`;
+  const [worst, they] = k === 1 ? ["worst counts", "the one that likes"] : [`${k} worst count`, "those that like"];
+  return `Of every ${n} models drawn, only the ${worst}${here ? `.${here}` : `: ${they} the plan least.`}`;
 }
 
 export function setLevel(k, n = level.n) {
@@ -59,6 +67,7 @@ export function makeDial(svg) {
   element("stop", { offset: "0.9", class: "to" }, gradient);
   element("path", { class: "track", d: arc(START, START + SWEEP, RADIUS) }, svg);
   const fill = element("path", { class: "fill" }, svg);
+  const answers = element("g", {}, svg);
   const ticks = element("g", {}, svg);
   element("circle", { class: "knob", cx: CENTRE[0], cy: CENTRE[1], r: 60 }, svg);
   const needle = element("line", { class: "needle" }, svg);
@@ -71,6 +80,14 @@ export function makeDial(svg) {
     const share = (n - k) / (n - 1);
     const angle = START + SWEEP * share;
     fill.setAttribute("d", arc(START, Math.max(angle, START + 0.01), RADIUS));
+    const coloured = ring?.cautions.length === n;
+    fill.style.display = coloured ? "none" : "";
+    answers.replaceChildren();
+    for (let i = 0; coloured && i < n; i++) {
+      const [from, to] = [i - 0.5, i + 0.5].map((place) => START + (SWEEP * Math.min(Math.max(place, 0), n - 1)) / (n - 1));
+      const made = element("path", { class: i === n - k ? "answer-at now" : "answer-at", d: arc(from + (i && 0.6), to - (i < n - 1 && 0.6), RADIUS) }, answers);
+      made.style.stroke = `color-mix(in srgb, var(--cautious-fill) ${Math.round(100 * ring.cautions[i])}%, var(--ordinary))`;
+    }
     const [x0, y0] = polar(angle, 46);
     const [x1, y1] = polar(angle, 55);
     for (const [name, value] of Object.entries({ x1: x0, y1: y0, x2: x1, y2: y1 })) needle.setAttribute(name, value);
@@ -87,7 +104,7 @@ export function makeDial(svg) {
     svg.setAttribute("aria-valuenow", n - k);
     svg.setAttribute("aria-valuetext", `${levelName()}. ${levelWords()}`);
   };
-  level.addEventListener("change", show);
+  for (const kind of ["change", "ring"]) level.addEventListener(kind, show);
   show();
 
   const turn = (event) => {

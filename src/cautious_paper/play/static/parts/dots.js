@@ -95,7 +95,7 @@ function label(c, text, x, y, column, font) {
   c.fillStyle = colour("ink");
   c.textAlign = "center";
   c.font = `600 ${column < 52 && text.length > 3 ? 10.5 : 13}px ${font}`;
-  c.fillText(text, x, y);
+  c.fillText(text, x, y, column - 4);
 }
 
 function probability(c, middle, y, column, share, fill) {

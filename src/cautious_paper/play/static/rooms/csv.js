@@ -5,7 +5,7 @@ const MOST_BYTES = 5e6;
 const LARGEST = 1e15; // beyond, neighbouring numbers are too far apart to draw a plane around
 const CLASSES = ["A", "B", "C"];
 
-/** @returns {{points: {x: number, y: number, kind: number}[], note: string}} */
+/** @returns {{points: {x: number, y: number, kind: number}[], names: string[], note: string}} */
 export function readCsv(text, name = "The file") {
   if (text.length > MOST_BYTES) throw new Error(`${name} is larger than 5 MB. Cut it to some hundred rows.`);
   const lines = text.replace(/^\uFEFF/, "").split(/\r\n|\r|\n/).map((line, i) => ({ line, number: i + 1 })).filter(({ line }) => line.trim() !== "");
@@ -24,7 +24,8 @@ export function readCsv(text, name = "The file") {
   const every = body.map(({ cells }) => ({ x: Number(cells[0]), y: Number(cells[1]), kind: kinds.indexOf(cells[2] ?? "") }));
   const { points, note } = thinned(every);
   const names = kinds.length > 1 ? ` ${kinds.map((kind, i) => `${CLASSES[i]} is “${kind || "empty"}”`).join(", ")}.` : " All are class A: click points of another class beside them.";
-  return { points, note: `${every.length.toLocaleString("en")} rows.${used}${names}${note}` };
+  const called = kinds.length > 1 ? kinds.map((kind) => (kind || "empty").slice(0, 16)) : [];
+  return { points, names: CLASSES.map((plain, i) => called[i] ?? plain), note: `${every.length.toLocaleString("en")} rows.${used}${names}${note}` };
 }
 
 const isNumber = (cell) => cell !== undefined && cell !== "" && Number.isFinite(Number(cell));

@@ -1,23 +1,27 @@
 // Draw: a glyph, what sixty models think each answer pays, and what an ordinary and a cautious policy do with it.
 
 import { Client, manifestOf, newestOnly } from "../parts/client.js";
-import { level, levelName, setLevel } from "../parts/dial.js";
+import { addressOf, fine, readAddress, strokesFromText, strokesToText } from "../parts/address.js";
+import { level, levelName, setLevel, showRing } from "../parts/dial.js";
 import { clearDots, drawDots } from "../parts/dots.js";
 import { cautionColour, cautionWords, colour } from "../parts/look.js";
 import { announce, say } from "../parts/notice.js";
+import { download, pictureOf } from "../parts/share.js";
 import { SHAPES, SIDE, rasterised } from "./glyphs.js";
 
 const HELP = 10;
 const LABELS = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "help"];
 const NOTHING = "·";
+const CLOSE = 0.006; // points closer than this to the last one say nothing new
 const SWEEP_MILLISECONDS = 160;
+const RING_AFTER = 120; // milliseconds without another stroke
 const REST = 8; // steps of the sweep that it stays at ordinary
 const $ = (id) => document.getElementById(id);
 
 export function openDraw() {
   const client = new Client();
   const pad = $("pad");
-  const state = { strokes: [], image: null, sample: null, decision: null, trained: 0.25, ready: false, cursor: null, samples: [] };
+  const state = { strokes: [], version: 0, ring: null, image: null, sample: null, decision: null, trained: 0.25, ready: false, cursor: null, samples: [] };
 
   const failed = (error) => say("draw", error.message);
   const empty = () => !state.sample && state.strokes.length === 0;
@@ -28,7 +32,23 @@ export function openDraw() {
     state.decision = await client.ask("images:decide", { k: level.k, n: level.n, help });
     if (empty()) showNothing();
     else show(state.decision);
+    ringSoon();
   }, failed);
+  const lookAround = newestOnly(async () => {
+    const asked = ringName();
+    if ($("room-draw").hidden || empty() || state.ring?.name === asked) return;
+    const { cautions, answers } = await client.ask("images:ring", { n: level.n, help: Number($("help-reward").value) - state.trained });
+    if (asked !== ringName() || $("room-draw").hidden || empty()) return;
+    state.ring = { name: asked, cautions, words: flipWords(answers) };
+    showRing(state.ring);
+  }, failed);
+  /** What the ring's colours depend on. */
+  const ringName = () => `${state.version} ${level.n} ${$("help-reward").value}`;
+  let ringing = 0;
+  const ringSoon = () => {
+    clearTimeout(ringing);
+    ringing = setTimeout(lookAround, RING_AFTER);
+  };
   const look = newestOnly(async (asked) => {
     if (!state.ready || empty()) return;
     await client.ask("images:look", { image: state.image });
@@ -38,6 +58,9 @@ export function openDraw() {
   }, failed);
   const changed = () => {
     state.image = state.sample ? state.sample.image : rasterised(state.strokes);
+    state.version += 1;
+    $("called-row").hidden = state.strokes.length === 0;
+    document.dispatchEvent(new Event("address"));
     drawPad();
     if (empty()) showNothing();
     else look(performance.now());
@@ -99,7 +122,8 @@ export function openDraw() {
 
   /** An empty pad is nothing to decide about. */
   function showNothing() {
-    state.decision = null;
+    state.decision = state.ring = null;
+    showRing(null);
     clearDots($("draw-chart"));
     $("draw-chart").setAttribute("aria-label", "No rewards: nothing is drawn");
     for (const who of ["ordinary", "cautious"]) {
@@ -115,7 +139,7 @@ export function openDraw() {
 
   function showAnswer(who, action, share) {
     const place = $(`${who}-answer`);
-    place.textContent = action === HELP ? "asks for help" : `${action === 8 ? "an" : "a"} ${action}`;
+    place.textContent = named(action);
     place.classList.toggle("mixed", action === HELP);
     place.style.opacity = 0.55 + 0.45 * share;
   }
@@ -123,7 +147,7 @@ export function openDraw() {
   // Drawing
   const at = (event) => {
     const box = pad.getBoundingClientRect();
-    return [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
+    return [fine((event.clientX - box.left) / box.width), fine((event.clientY - box.top) / box.height)];
   };
   const dropSample = () => {
     state.sample = null;
@@ -140,7 +164,11 @@ export function openDraw() {
   });
   pad.addEventListener("pointermove", (event) => {
     if (!pad.hasPointerCapture(event.pointerId)) return;
-    for (const each of event.getCoalescedEvents?.() ?? [event]) state.strokes.at(-1)?.push(at(each));
+    for (const each of event.getCoalescedEvents?.() ?? [event]) {
+      const point = at(each);
+      const last = state.strokes.at(-1)?.at(-1);
+      if (last && Math.hypot(point[0] - last[0], point[1] - last[1]) > CLOSE) state.strokes.at(-1).push(point);
+    }
     changed();
   });
   pad.addEventListener("focus", () => {
@@ -157,12 +185,12 @@ export function openDraw() {
       cursor.down = !cursor.down;
       if (cursor.down) {
         dropSample();
-        state.strokes.push([[cursor.x, cursor.y]]);
+        state.strokes.push([[fine(cursor.x), fine(cursor.y)]]);
       }
     } else {
       cursor.x = Math.min(Math.max(cursor.x + 0.04 * step[0], 0.04), 0.96);
       cursor.y = Math.min(Math.max(cursor.y + 0.04 * step[1], 0.04), 0.96);
-      if (cursor.down) state.strokes.at(-1)?.push([cursor.x, cursor.y]);
+      if (cursor.down) state.strokes.at(-1)?.push([fine(cursor.x), fine(cursor.y)]);
     }
     changed();
   });
@@ -179,8 +207,56 @@ export function openDraw() {
   });
   $("help-reward").addEventListener("input", (event) => {
     $("help-value").textContent = Number(event.target.value).toFixed(2);
+    document.dispatchEvent(new Event("address"));
     decideNow();
   });
+
+  // Links and pictures
+  const address = () => ({
+    sample: state.sample?.name,
+    ink: strokesToText(state.strokes),
+    name: state.strokes.length ? $("called").value : "",
+    help: Number($("help-reward").value) === state.trained ? "" : $("help-reward").value,
+  });
+  /** Show what an address names; false where it names nothing. */
+  function visit({ sample, ink, name, help }) {
+    const pays = Number(help);
+    $("help-reward").value = help && pays >= 0 && pays <= 1 ? pays : state.trained;
+    $("help-value").textContent = Number($("help-reward").value).toFixed(2);
+    const strokes = strokesFromText(ink);
+    const known = sampleNamed(sample);
+    if (known) choose(known);
+    else if (strokes.length) {
+      dropSample();
+      state.strokes = strokes;
+      $("called").value = (name ?? "").slice(0, 24);
+      changed();
+    }
+    return Boolean(known || strokes.length);
+  }
+  const shareWords = (words) => ($("share-words").textContent = words);
+  $("called").addEventListener("input", () => document.dispatchEvent(new Event("address")));
+  $("copy-link").addEventListener("click", async () => {
+    const link = new URL(addressOf("draw", { level: `${level.k}-of-${level.n}`, ...address() }), location.href).href;
+    try {
+      await navigator.clipboard.writeText(link);
+      shareWords("The link is copied. It opens this picture at this level.");
+    } catch {
+      history.replaceState(null, "", link);
+      shareWords("The browser does not let a page copy. The address above is the link.");
+    }
+  });
+  $("save-picture").addEventListener("click", async () => {
+    if (empty() || !state.decision) return shareWords("Draw something first.");
+    if (state.ring?.name !== ringName()) await lookAround();
+    const [usual, careful] = [best(state.decision.ordinary), best(state.decision.policy)];
+    const sentence = sentenceOf(thing(), state.decision.heard.length, usual, careful);
+    const ring = state.ring?.cautions ?? [0, state.decision.caution];
+    const canvas = pictureOf({ picture: picture(state.image, colour("ink")), sentence, answers: [usual, careful].map(named), ring, place: level.n - level.k });
+    download(canvas, "cautious.png");
+    shareWords(sentence);
+  });
+  const thing = () => (state.sample ? (state.sample.kind === "clothes" && state.sample.name === "trousers" ? "these trousers" : `this ${state.sample.name}`) : $("called").value.trim() || "my drawing");
 
   // Samples
   function choose(sample) {
@@ -235,7 +311,16 @@ export function openDraw() {
     });
   }
   let sweeping = 0;
-  const stopSweep = () => clearInterval(sweeping);
+  const stopSweep = () => {
+    clearInterval(sweeping);
+    sweeping = 0;
+  };
+  /** A tour that somebody leaves is over, and leaves the dial where it began: cautious. */
+  const endSweep = () => {
+    if (!sweeping) return;
+    stopSweep();
+    setLevel(1);
+  };
   /** From most cautious to ordinary, where it rests a moment, and back: so the next tab begins cautious, too. */
   function sweep() {
     if (!state.sample || state.sample.kind === "digit") choose(sampleNamed(TRIED.shirt) ?? state.samples[0]);
@@ -248,7 +333,11 @@ export function openDraw() {
       if (step === 2 * there + REST) stopSweep();
     }, SWEEP_MILLISECONDS);
   }
-  for (const kind of ["pointerdown", "keydown"]) document.addEventListener(kind, stopSweep, true); // a hand on anything ends it
+  for (const kind of ["pointerdown", "keydown"]) {
+    // A hand on the dial takes it over; a hand on anything else ends the tour.
+    document.addEventListener(kind, (event) => (event.target.closest?.(".console") ? stopSweep() : endSweep()), true);
+  }
+  document.addEventListener("visibilitychange", () => document.hidden && endSweep());
 
   level.addEventListener("change", () => $("room-draw").hidden || decideNow());
   const redraw = () => {
@@ -278,11 +367,17 @@ export function openDraw() {
     }
     for (const button of document.querySelectorAll("#room-draw [data-try]")) button.disabled = button.dataset.try in TRIED && pictures.length === 0;
     drawSamples();
-    if (empty()) choose(sampleNamed(TRIED.shirt) ?? state.samples[0]);
-    else changed();
+    const asked = readAddress();
+    if (!empty()) changed();
+    else if (asked.room !== "draw" || !visit(asked)) choose(sampleNamed(TRIED.shirt) ?? state.samples[0]);
   })().catch(failed);
 
-  return { enter: () => { redraw(); decideNow(); }, leave: stopSweep };
+  const leave = () => {
+    endSweep();
+    state.ring = null;
+    showRing(null);
+  };
+  return { enter: () => { redraw(); decideNow(); }, leave, address, visit };
 }
 
 /** The sample pictures; none where they cannot be loaded: one can still draw. */
@@ -314,6 +409,7 @@ function picture(image, ink) {
 
 const best = (policy) => policy.reduce((top, share, a) => (share > policy[top] ? a : top), 0);
 const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
+const named = (action) => (action === HELP ? "asks for help" : `${action === 8 ? "an" : "a"} ${action}`);
 const answer = (action) => (action === HELP ? "asks for help" : `says ${action}`);
 
 /** The share of models for which an action pays most. */
@@ -324,6 +420,22 @@ function agreeing({ rewards, heard }, action) {
     if (LABELS.every((_, a) => rewards[action * numModels + m] >= rewards[a * numModels + m])) count += 1;
   }
   return count / numModels;
+}
+
+/** Where on the dial the answer changes, in a sentence; `answers` from N of N to 1 of N. */
+function flipWords(answers) {
+  const flip = answers.findIndex((action) => action !== answers[0]);
+  if (flip < 0) return "Here every level gives the same answer.";
+  const where = `${answers.length - flip} of ${answers.length}`;
+  if (!answers.slice(flip).every((action) => action === answers[flip])) return `Here the answer first changes at ${where}.`;
+  return `Here it ${answer(answers[flip])} from ${where} on.`;
+}
+
+/** What happened, in a sentence that needs no page around it. */
+function sentenceOf(thing, numModels, usual, careful) {
+  const who = `the cautious policy (${levelName()})`;
+  if (usual === HELP) return `${numModels} networks do not know what ${thing} is: on average they ask for help${careful === HELP ? `, and so does ${who}` : `; ${who} ${answer(careful)}`}.`;
+  return `${numModels} networks call ${thing} ${named(usual)}; ${usual === careful ? `so does ${who}` : `${who} ${answer(careful)}`}.`;
 }
 
 function mix(policy) {

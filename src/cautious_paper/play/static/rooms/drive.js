@@ -1,16 +1,18 @@
 // Drive: an ordinary and a cautious car on the same road, and what the models think of each action.
 
 import { ACTIONS, NUM_ACTIONS, stateIndex } from "../core/driving.js";
-import { hashed } from "../core/random.js";
 import { Client, manifestOf, newestOnly } from "../parts/client.js";
+import { readAddress } from "../parts/address.js";
 import { level, levelName, setLevel } from "../parts/dial.js";
 import { drawDots } from "../parts/dots.js";
 import { sharp } from "../parts/look.js";
 import { announce, say } from "../parts/notice.js";
-import { Car } from "./road.js";
+import { Car, chosen } from "./road.js";
 
 const $ = (id) => document.getElementById(id);
 const LABELS = ["faster", "brake", "left", "right", "cruise"];
+const DOES = ["goes faster", "brakes", "moves left", "moves right", "cruises"];
+const WOULD = ["go faster", "brake", "move left", "move right", "cruise"];
 const KEYS = { ArrowUp: 0, ArrowDown: 1, ArrowLeft: 2, ArrowRight: 3, " ": 4 };
 
 export function openDrive() {
@@ -35,7 +37,9 @@ export function openDrive() {
     $("drive-status").textContent = `Finding the best policy for ${levelName()} …`;
     const begun = performance.now();
     const asked = { k: level.k, n: level.n };
-    drive.policy = (await client.ask("driving:solve", asked)).policy;
+    const { policy, long } = await client.ask("driving:solve", asked);
+    drive.policy = policy;
+    showLong(drive.long, long);
     const seconds = ((performance.now() - begun) / 1000).toFixed(1);
     $("drive-status").textContent = asked.k === asked.n
       ? `At ${asked.k} of ${asked.n} the cautious policy is the ordinary one, and both cars drive alike: turn the dial.`
@@ -46,28 +50,40 @@ export function openDrive() {
   const world = newestOnly(async () => {
     if (!drive.loaded) return;
     const probability = Number($("probability").value);
-    const { ordinary, rewards } = await client.ask("driving:world", { probability });
-    Object.assign(drive, { ordinary, rewards, probability });
+    const { ordinary, rewards, long } = await client.ask("driving:world", { probability });
+    Object.assign(drive, { ordinary, rewards, probability, long });
     restart();
     await solve();
   }, failed);
 
-  function chosen(policy, car, tick) {
-    const row = stateIndex(car.state) * NUM_ACTIONS;
-    let luck = hashed(drive.seed, tick, 77);
-    for (let a = 0; a < NUM_ACTIONS; a++) {
-      luck -= policy[row + a];
-      if (luck < 0) return a;
+  /** What both meet over thousands of steps, as bars: the few that one watches are luck. */
+  function showLong(usual, careful) {
+    const most = Math.max(usual.hits, careful.hits, 0.1);
+    for (const [who, { hits, hitSpeed }] of [["ordinary", usual], ["cautious", careful]]) {
+      $(`long-${who}`).style.width = `${(100 * hits) / most}%`;
+      $(`long-${who}-number`).textContent = `${hits.toFixed(2)}${hitSpeed === null ? "" : ` at speed ${hitSpeed.toFixed(1)}`}`;
     }
-    return NUM_ACTIONS - 1;
+    $("drive-long").hidden = false;
+  }
+
+  /** Whether the cautious car does here what the ordinary one would do, in words. */
+  function showMoment() {
+    if (!drive.policy || !drive.ordinary) return;
+    const row = stateIndex(drive.cars[1].state) * NUM_ACTIONS;
+    const [usual, careful] = [drive.ordinary, drive.policy].map((policy) => {
+      const shares = policy.subarray(row, row + NUM_ACTIONS);
+      return shares.indexOf(Math.max(...shares));
+    });
+    $("drive-moment").classList.toggle("differs", usual !== careful);
+    $("drive-moment").textContent = usual === careful ? `Here both would act alike: ${WOULD[usual]}.` : `Here the cautious car ${DOES[careful]}; the ordinary one would ${WOULD[usual]}.`;
   }
 
   function step(own = null) {
     if (!drive.policy) return;
     const [left, right] = drive.cars;
-    const lefts = own ?? chosen(drive.ordinary, left, drive.tick);
+    const lefts = own ?? chosen(drive.ordinary, left.state, drive.seed, drive.tick);
     left.step(lefts, drive.probability);
-    right.step(chosen(drive.policy, right, drive.tick), drive.probability);
+    right.step(chosen(drive.policy, right.state, drive.seed, drive.tick), drive.probability);
     drive.tick += 1;
     drive.share = 0;
     showNumbers();
@@ -103,7 +119,7 @@ export function openDrive() {
   function showNumbers() {
     drive.cars.forEach((car, number) => {
       const { speed, hits, hitSpeed } = car.statistics();
-      const rows = { speed, "hits per 100 rows": hits, "speed at hits": hitSpeed };
+      const rows = { "hits per 100 rows": hits, "speed at hits": hitSpeed, speed };
       const list = $(number ? "stats-right" : "stats-left");
       if (!list.children.length) list.innerHTML = Object.keys(rows).map((name) => `<div><dt>${name}</dt><dd></dd></div>`).join("");
       Object.values(rows).forEach((value, i) => (list.children[i].lastChild.textContent = value));
@@ -114,6 +130,7 @@ export function openDrive() {
 
   function showThoughts() {
     if (!drive.rewards || !drive.cars) return;
+    showMoment();
     const car = drive.cars[drive.wheel ? 0 : 1];
     const row = stateIndex(car.state) * NUM_ACTIONS;
     const numModels = drive.rewards.length;
@@ -206,6 +223,7 @@ export function openDrive() {
     });
   }
   setPlaying(drive.playing);
+  if (!readAddress().level) setLevel(1, 20); // whatever another tab left, the first look shows two cars that differ
 
   (async () => {
     $("drive-status").textContent = "Loading sixty models …";

@@ -1,8 +1,9 @@
 // One car on the road: where it is, what it met, and its picture.
 
-import { START, carMoves, outcome } from "../core/driving.js";
+import { NUM_ACTIONS, START, carMoves, outcome, stateIndex } from "../core/driving.js";
 import { hashed } from "../core/random.js";
 
+const LONG_SEED = 4242; // of no road that is shown
 const ROWS_SHOWN = 4.7;
 const CAR_FROM_BOTTOM = 1.25;
 const PAINT = { ordinary: ["#5b9bff", "#2b6cd4"], cautious: ["#ffbe5c", "#e8890c"], you: ["#7ee0b8", "#17a673"] };
@@ -11,6 +12,25 @@ const PAINT = { ordinary: ["#5b9bff", "#2b6cd4"], cautious: ["#ffbe5c", "#e8890c
 function obstacleAt(seed, row, half, probability) {
   if (hashed(seed, row, half, 1) >= probability) return null;
   return 2 * half + (hashed(seed, row, half, 2) < 0.5 ? 0 : 1);
+}
+
+/** The action that a policy takes in a state; its luck belongs to the road and the tick. */
+export function chosen(policy, state, seed, tick) {
+  const row = stateIndex(state) * NUM_ACTIONS;
+  let luck = hashed(seed, tick, 77);
+  for (let a = 0; a < NUM_ACTIONS; a++) {
+    luck -= policy[row + a];
+    if (luck < 0) return a;
+  }
+  return NUM_ACTIONS - 1;
+}
+
+/** What a policy meets in the long run: hits per hundred rows, and speed at hits. */
+export function longRun(policy, probability, steps) {
+  const car = new Car(LONG_SEED);
+  for (let tick = 0; tick < steps; tick++) car.step(chosen(policy, car.state, LONG_SEED, tick), probability);
+  const { hits, hitSpeed, speed } = car.sums;
+  return { hits: car.row ? (100 * hits) / car.row : 0, hitSpeed: hits ? hitSpeed / hits : null, speed: speed / steps };
 }
 
 export class Car {

@@ -6,10 +6,11 @@ import { level, levelName } from "../parts/dial.js";
 import { clearDots, drawDots } from "../parts/dots.js";
 import { cautionColour, cautionWords, colour, radios, rgb, sharp } from "../parts/look.js";
 import { announce, say } from "../parts/notice.js";
+import { SPECIES, birds } from "./penguins.js";
 import { MOST_ROWS, readCsv, thinned } from "./csv.js";
 
 const $ = (id) => document.getElementById(id);
-const LABELS = ["A", "B", "C", "ask"];
+const PLAIN_NAMES = ["A", "B", "C"];
 const ASK = 3;
 const ASK_PAYS = 0.4;
 const FEWEST = 6;
@@ -20,8 +21,12 @@ const NO_POINT = "Point at the plane.";
 
 export function openTable() {
   const client = new Client();
-  const state = { points: [], kind: 0, bounds: PLAIN, view: "action", grid: null, trained: false, pointer: null, note: "", here: false, run: 0 };
-  const status = (text) => ($("table-status").textContent = text);
+  const state = { names: PLAIN_NAMES, hidden: [], revealed: false, points: [], kind: 0, bounds: PLAIN, view: "action", grid: null, trained: false, pointer: null, note: "", here: false, run: 0 };
+  const labels = () => [...state.names, "ask"];
+  const status = (text, wrong = false) => {
+    $("table-status").textContent = text;
+    $("table-status").classList.toggle("wrong", wrong);
+  };
   const failed = (error) => {
     say("table", error.message);
     status("");
@@ -46,13 +51,13 @@ export function openTable() {
     const kinds = new Set(state.points.map(({ kind }) => kind));
     say("table", "");
     if (state.points.length < FEWEST || kinds.size < 2) {
-      status(`${state.note} Add points of at least two classes, ${FEWEST} in all.`.trim());
+      status(`${state.note} Add points of at least two classes, ${FEWEST} in all.`.trim(), state.wrong);
       forget();
       return;
     }
     const begun = performance.now();
     const rows = state.points.map(inUnits);
-    const rewards = state.points.map(({ kind }) => LABELS.map((_, a) => (a === ASK ? ASK_PAYS : Number(a === kind))));
+    const rewards = state.points.map(({ kind }) => labels().map((_, a) => (a === ASK ? ASK_PAYS : Number(a === kind))));
     status(`${state.note} Thirty networks are learning ${state.points.length} points …`.trim());
     const answer = await client.ask("table:train", { rows, rewards }, ({ done }) => ($("training").value = done));
     if (answer.stopped || run !== state.run) return; // there are newer points
@@ -75,6 +80,7 @@ export function openTable() {
       state.grid = await client.ask("table:grid", { ...asked, size });
       if (!state.trained) state.grid = null;
       draw();
+      tellHidden();
       if (size === COARSE) point();
     }
     $("room-table").dataset.answered = `${asked.k}-of-${asked.n}`;
@@ -84,13 +90,13 @@ export function openTable() {
     const { x, y } = state.pointer;
     const decision = await client.ask("table:point", { k: level.k, n: level.n, row: inUnits(state.pointer) });
     if (!decision || !state.trained) return;
-    drawDots($("table-chart"), { labels: LABELS, ...decision });
-    const act = (policy) => LABELS[policy.reduce((top, share, a) => (share > policy[top] ? a : top), 0)];
+    drawDots($("table-chart"), { labels: labels(), ...decision });
+    const act = (policy) => labels()[policy.reduce((top, share, a) => (share > policy[top] ? a : top), 0)];
     const same = level.k === level.n ? " Ordinary and cautious are the same here: turn the dial." : "";
     const words = `Ordinary: ${act(decision.ordinary)}. Cautious (${levelName()}): ${act(decision.policy)}. Caution ${decision.caution.toFixed(2)}, ${cautionWords(decision.caution)}.${same}`;
     if ($("point-words").textContent !== words) announce(words);
     $("point-words").textContent = words;
-    $("table-chart").setAttribute("aria-label", `What ${decision.rewards.length / LABELS.length} models think each action pays at ${short(x)}, ${short(y)}. ${words}`);
+    $("table-chart").setAttribute("aria-label", `What ${decision.rewards.length / labels().length} models think each action pays at ${short(x)}, ${short(y)}. ${words}`);
   }, failed);
 
   // The planes
@@ -123,6 +129,12 @@ export function openTable() {
       const [x, y] = place(one);
       mark(c, x, y, one.kind, `rgb(${fills[one.kind]})`);
     }
+    c.globalAlpha = 0.75;
+    for (const one of state.revealed ? state.hidden : []) {
+      const [x, y] = place(one);
+      mark(c, x, y, one.kind, `rgb(${fills[one.kind]})`);
+    }
+    c.globalAlpha = 1;
     if (state.pointer) {
       const [x, y] = place(state.pointer);
       c.strokeStyle = colour("ink");
@@ -171,7 +183,7 @@ export function openTable() {
       return;
     }
     state.points.push({ ...where, kind });
-    announce(`Point of class ${LABELS[kind]} added, ${state.points.length} in all.`);
+    announce(`Point of class ${labels()[kind]} added, ${state.points.length} in all.`);
     changed();
   };
   for (const canvas of [$("plane-action"), $("plane-caution")]) {
@@ -200,7 +212,27 @@ export function openTable() {
     } else add({ ...state.pointer }, kind);
   });
 
-  const take = (points, bounds, note) => {
+  /** What both policies do about the birds that no model has seen. */
+  function tellHidden() {
+    const words = $("hidden-words");
+    words.hidden = !state.revealed || !state.grid;
+    if (words.hidden) return;
+    const { size } = state.grid;
+    const cells = state.hidden.map((bird) => {
+      const [x, y] = inUnits(bird).map((unit) => Math.min(size - 1, Math.floor(((unit + 1) / 2) * size)));
+      return (size - 1 - y) * size + x;
+    });
+    const asked = (view) => cells.filter((cell) => state.grid[view][cell] === ASK).length;
+    words.textContent = `${cells.length} Gentoos, which no model has seen: the ordinary policy asks about ${asked("ordinary")}, the cautious one (${levelName()}) about ${asked("action")}.`;
+  }
+
+  const take = (points, bounds, note, { names = PLAIN_NAMES, hidden = [], wrong = false } = {}) => {
+    Object.assign(state, { names, hidden, wrong, revealed: false });
+    $("reveal").hidden = hidden.length === 0;
+    $("reveal").textContent = "Reveal Gentoo";
+    document.querySelectorAll(".palette [data-class]").forEach((button, i) => (button.lastChild.textContent = names[i]));
+    tellHidden();
+    legend();
     const [left, right, bottom, top] = bounds;
     const corner = { x: left + 0.78 * (right - left), y: bottom + 0.8 * (top - bottom) }; // somewhere to begin with
     Object.assign(state, { points, bounds, note, pointer: corner });
@@ -214,14 +246,24 @@ export function openTable() {
   for (const button of document.querySelectorAll("[data-preset]")) {
     button.addEventListener("click", () => take(PRESETS[button.dataset.preset](), PLAIN, ""));
   }
+  $("penguins").addEventListener("click", () => {
+    const [known, hidden] = [[...birds("Adelie"), ...birds("Chinstrap")], birds("Gentoo")];
+    take(known, boundsOf([...known, ...hidden]), "Across: flipper in mm, up: bill depth in mm. Gentoos are hidden.", { names: SPECIES, hidden });
+  });
+  $("reveal").addEventListener("click", () => {
+    state.revealed = !state.revealed;
+    $("reveal").textContent = state.revealed ? "Hide Gentoo" : "Reveal Gentoo";
+    tellHidden();
+    draw();
+  });
   async function open(file) {
     if (!file) return;
     try {
-      const { points, note } = readCsv(await file.text(), file.name);
-      take(points, boundsOf(points), note);
+      const { points, names, note } = readCsv(await file.text(), file.name);
+      take(points, boundsOf(points), note, { names });
     } catch (error) {
-      state.note = error.message; // stays beside what training has to say
-      status(error.message);
+      take([], PLAIN, error.message, { wrong: true }); // no verdicts about data that were before
+      status(error.message, true);
     }
   }
   $("csv").addEventListener("change", (event) => {
@@ -248,7 +290,7 @@ export function openTable() {
   });
   const legend = () => {
     $("plane-legend").replaceChildren(
-      ...LABELS.map((name, a) => {
+      ...labels().map((name, a) => {
         const key = document.createElement("i");
         key.className = "key";
         key.style.background = colour(a === ASK ? "ask" : `class-${a}`);
