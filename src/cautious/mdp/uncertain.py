@@ -22,7 +22,6 @@ from torch import Tensor
 
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.io.arrays import load_tensors, pick, save_tensors
-from cautious.mdp.evaluation import Dynamics, policy_values
 from cautious.mdp.tabular import ROW_TOLERANCE, TabularMDP
 from cautious.types import ArrayLike
 from cautious.validation import (
@@ -92,6 +91,8 @@ class UncertainMDP:
         chance = _checked_rows(first, successor, chance, self.num_actions)
         check_shape(as_float_tensor(start, "initial_state_dist", "cpu"), "S", "initial_state_dist", S=self.num_states)
         self.initial_state_dist = as_distribution(start, "initial_state_dist", "cpu").clone()
+        from cautious.mdp.evaluation import Dynamics  # loads numba, which worlds of certain dynamics do without
+
         self.dynamics = Dynamics(first, successor, chance, self.initial_state_dist.numpy(), self.discount)
 
     @classmethod
@@ -179,6 +180,8 @@ class UncertainMDP:
         lead = policies.shape[: policies.dim() - len(stages)]
         batch = policies.reshape(-1, self.horizon or 1, *policies.shape[-2:]).numpy()
         start = self.dynamics.start
+        from cautious.mdp.evaluation import policy_values
+
         values = [start @ policy_values(self.dynamics, table, each, self.horizon)[0] for each in batch]
         return torch.from_numpy(np.array(values)).reshape(*lead, self.num_models)
 

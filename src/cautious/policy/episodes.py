@@ -17,8 +17,6 @@ from cautious.policy.states import SolvedStates
 from cautious.progress import Progress
 from cautious.risk import RiskMeasure
 from cautious.solvers.solve import solve_mdp
-from cautious.solvers.uncertain.oracle import nominal_actions
-from cautious.solvers.uncertain.problem import UncertainProblem
 from cautious.validation import as_float_tensor
 
 
@@ -42,6 +40,9 @@ class EpisodePolicy:
         self, world: UncertainMDP, rewards: Tensor, level: RiskMeasure, tolerance: float, progress: Progress | None
     ) -> None:
         """Solve the world at a level, and begin an episode."""
+        from cautious.solvers.uncertain.oracle import nominal_actions  # loads numba
+        from cautious.solvers.uncertain.problem import UncertainProblem
+
         self.solution = solve_mdp(world, rewards, level, tolerance=tolerance, progress=progress)
         gap, largest = float(self.solution.certificate().gap), tolerance * float(rewards.max() - rewards.min())
         if gap > largest:

@@ -20,7 +20,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -49,12 +49,14 @@ from cautious.progress import Progress
 from cautious.risk import RiskMeasure, level_text, parse_level, parse_levels, weights_by_rank
 from cautious.seeding import make_rng
 from cautious.solvers.solve import STATE_GAME_TOLERANCE, USER, solve_mdp
-from cautious.solvers.uncertain.solution import UncertainSolution
 from cautious.tables.arrays import as_batch
 from cautious.tables.frames import index_of, is_named
 from cautious.tables.schema import StateRows, action_names
 from cautious.types import Method, Sampling
 from cautious.validation import as_folder, as_number, as_path, parse_choice, parse_count, parse_flag
+
+if TYPE_CHECKING:
+    from cautious.solvers.uncertain.solution import UncertainSolution
 
 
 class _Answered(NamedTuple):

@@ -16,7 +16,7 @@ answer:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import torch
 from torch import Tensor
@@ -35,8 +35,6 @@ from cautious.solvers.own_optima import less_own_optima
 from cautious.solvers.rewards import Rewards, as_rewards
 from cautious.solvers.solution import Solution, Trace
 from cautious.solvers.tolerance import Outcome, Target, solve_duel, warn_of_gap
-from cautious.solvers.uncertain.solution import UncertainSolution
-from cautious.solvers.uncertain.solve import solve_uncertain
 from cautious.types import ArrayLike, Method, Objective, Regime, Sampling, Update
 from cautious.validation import (
     as_distribution,
@@ -48,6 +46,9 @@ from cautious.validation import (
     parse_count,
     parse_flag,
 )
+
+if TYPE_CHECKING:
+    from cautious.solvers.uncertain.solution import UncertainSolution
 
 
 class SolverDefaults(NamedTuple):
@@ -286,6 +287,8 @@ def solve_mdp(
     if isinstance(mdp, UncertainMDP):
         if given or method != Method.AUTO:
             raise InvalidInputError(f"{(given or ['method'])[0]}: an UncertainMDP has one solver, without this option.")
+        from cautious.solvers.uncertain.solve import solve_uncertain  # loads numba, which other worlds do without
+
         return solve_uncertain(
             mdp, rewards, level, tolerance=tolerance, objective=objective, memory=memory, progress=progress
         )
