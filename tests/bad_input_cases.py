@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from cautious import *
 from cautious import KofNPPO
+from cautious.baselines import k_of_n
 from cautious_paper.worlds.data import load_images
 
 nan = float("nan")
@@ -797,6 +798,34 @@ CALLS = [
     Call("load_images", 'load_images("digits", data="empty")', MISSING, "holds no image set that is known here"),
     Call("load_images", "load_images(3)", INVALID, "choose one of 'digits', 'fashion', 'letters'"),
     Call("load_images", "load_images([])", INVALID, "choose one of 'digits', 'fashion', 'letters'"),
+    Call("TableBelief", "TableBelief(torch.zeros(3, 2))", INVALID, "expected shape [M, S, A], got [3, 2]"),
+    Call("TableBelief", "TableBelief(models).rewards([7])", INVALID, "there are 2, counted from 0"),
+    Call("disagreement", "disagreement(torch.zeros(3))", INVALID, "expected shape [..., S, A], got [3]"),
+    Call("disagreement", "disagreement(nan)", INVALID, "expected shape [..., S, A], got []"),
+    Call("open_executor", 'open_executor("slurm").__enter__()', INVALID, "choose one of 'local', 'ray'"),
+    Call("open_executor", 'open_executor("local", address="here").__enter__()', INVALID, "that of a Ray cluster"),
+    Call("read_log", 'read_log(3, action="a", reward="r")', INVALID, "data=3 must be a path"),
+    Call("read_log", "read_log(table)", INVALID, "a table needs either an action column and a reward column"),
+    Call("read_log", 'read_log(table, action="go", reward="x")', INVALID, "no column 'go'"),
+    Call("read_log", 'read_log("nothing.csv", action="a", reward="r")', MISSING, "there is no such file"),
+    Call("smallest_rate", "smallest_rate(0)", INVALID, "num_states=0 is too small"),
+    Call("smallest_rate", "smallest_rate(10, 1.5)", INVALID, "must lie between 0 and 1"),
+    Call("compare", "compare({}, [k_of_n])", INVALID, "pass a dictionary of names and problems"),
+    Call("compare", 'compare({"two": Problem(world, models)}, [])', INVALID, "pass functions of (world, rewards)"),
+    Call("compare", 'compare({"two": Problem(world, models)}, [k_of_n], 0)', INVALID, "seeds: there are none"),
+    Call("UncertainMDP", "UncertainMDP([], [1.0, 0.0], 0.9)", INVALID, "expected shape [M, S, A, S]"),
+    Call(
+        "UncertainMDP",
+        "UncertainMDP(torch.ones(3, 2, 2, 2), [1.0, 0.0], 0.9)",
+        INVALID,
+        "model 0, state 0, action 0 sums to 2",
+    ),
+    Call("UncertainMDP", "UncertainMDP([world, lake], [1.0, 0.0], 0.9)", INVALID, "model 1 is a TimeLimit"),
+    Call("UncertainMDP", "UncertainMDP([world, world], horizon=0)", INVALID, "horizon=0 is too small"),
+    Call("dirichlet_models", "dirichlet_models(torch.zeros(2, 2), 3)", INVALID, "expected shape [S, A, S]"),
+    Call("resampled_models", "resampled_models([], 3, 0.9)", INVALID, "episodes"),
+    Call("models_of_parameter", "models_of_parameter(lambda p: world, [], [1.0, 0.0], 0.9)", INVALID, "parameters"),
+    Call("read_models", 'read_models("nothing.csv", [1.0, 0.0], 0.9)', MISSING, "there is no such file"),
     Call("load_images", 'load_images("digits", None)', INVALID, "only 'train' and 'test' are used"),
     Call("load_images", 'load_images("digits", data=3)', INVALID, "data=3 must be a path"),
     Call("load_images", 'load_images("digits", data="")', INVALID, "data='' must be a path"),

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from cautious.errors import Argument, InvalidInputError
 from cautious.ops.sums import pairwise_mean
-from cautious.validation import as_number, check_shape
+from cautious.validation import as_float_tensor, as_number, check_shape
 
 SHARE = 0.95
 """A disagreement of 1 is what this share of familiar states stays below."""
@@ -48,8 +48,8 @@ def disagreement(rewards: Tensor) -> Tensor:
     >>> disagreement(torch.tensor([[[1.0, 0.4]], [[0.0, 0.4]]])).tolist()  # deviations 0.5 and 0: √(0.25 / 2)
     [0.3535...]
     """
-    check_shape(rewards, "... S A", "rewards")
-    opinions = rewards.double()
+    opinions = as_float_tensor(rewards, "rewards").double()
+    check_shape(opinions, "... S A", "rewards")
     variance = pairwise_mean((opinions - pairwise_mean(opinions)).square())  # in an order that no batch changes
     return pairwise_mean(variance, dim=-1).sqrt()
 

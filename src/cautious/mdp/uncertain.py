@@ -339,6 +339,11 @@ def _is_sparse(model: Any) -> bool:
 
 def _as_rows(model: Any, number: int) -> scipy.sparse.csr_array:
     """One model as rows [S*A, S]."""
+    if not _is_sparse(model) and not isinstance(model, TabularMDP):
+        raise InvalidInputError(
+            f"transitions: model {number} is a {type(model).__name__}; each model must be a TabularMDP or a sparse matrix where one "
+            "is (TabularMDP.from_gymnasium makes one of an environment)."
+        )
     try:
         mdp = model if isinstance(model, TabularMDP) else None
         if mdp is None:

@@ -7,7 +7,8 @@ import math
 from scipy.special import bdtr, betaincinv
 from torch import Tensor
 
-from cautious.validation import parse_count
+from cautious.errors import InvalidInputError
+from cautious.validation import as_number, parse_count
 
 
 def binomial_p_value(count: int, total: int, rate: float) -> float:
@@ -31,6 +32,8 @@ def smallest_rate(num_states: int, confidence: float = 0.95) -> float:
     >>> tuple(round(smallest_rate(count), 3) for count in (20, 40, 59, 149))
     (0.139, 0.072, 0.05, 0.02)
     """
+    if not 0 < as_number(confidence) < 1:
+        raise InvalidInputError(f"confidence={confidence!r} must lie between 0 and 1.")
     return -math.expm1(math.log1p(-confidence) / parse_count(num_states, "num_states"))
 
 

@@ -142,7 +142,8 @@ def read_log(
     if is_named(data):
         table: Table = as_table(data, "data")
     else:
-        paths = [as_path(path, "data") for path in ([data] if isinstance(data, (str, Path)) else data)]
+        several = list(data) if isinstance(data, (list, tuple)) else [data]
+        paths = [as_path(path, "data") for path in several]
         if not (paths and are_tables(paths)):
             if action is not None or reward is not None or rewards or ignore:
                 raise InvalidInputError(
