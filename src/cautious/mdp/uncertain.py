@@ -341,8 +341,8 @@ def _as_rows(model: Any, number: int) -> scipy.sparse.csr_array:
     """One model as rows [S*A, S]."""
     if not _is_sparse(model) and not isinstance(model, TabularMDP):
         raise InvalidInputError(
-            f"transitions: model {number} is a {type(model).__name__}; each model must be a TabularMDP or a sparse matrix where one "
-            "is (TabularMDP.from_gymnasium makes one of an environment)."
+            f"transitions: model {number} is a {type(model).__name__}; where one model is a TabularMDP or sparse, all "
+            "must be (TabularMDP.from_gymnasium makes one of an environment)."
         )
     try:
         mdp = model if isinstance(model, TabularMDP) else None
