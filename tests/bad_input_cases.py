@@ -309,9 +309,7 @@ CALLS = [
         INVALID,
         "track_exact=1 must be True or False",
     ),
-    Call(
-        "solve_mdp", 'solve_mdp(world, models, "1-of-20", progress=True)', INVALID, "progress=True must be a function"
-    ),
+    Call("solve_mdp", 'solve_mdp(world, models, "1-of-20", progress=3)', INVALID, "progress=3"),
     Call("solve_exact", 'solve_exact(world, models[:, :1], "1-of-20")', INVALID, "with S=2 A=2 as the MDP has"),
     Call("solve_exact", 'solve_exact([0.5, 0.6], models, "1-of-20")', INVALID, "each must sum to 1"),
     Call(
