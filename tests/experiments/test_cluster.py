@@ -318,6 +318,7 @@ def test_ask_for_help_is_stored_with_the_same_bits(executor, smoke_run, tmp_path
     assert ("solving, help-0.25", 6, 6) in told
 
 
+@pytest.mark.long
 def test_reproduce_driving_on_a_cluster_twice(address, smoke_run, tmp_path):
     arguments = ["reproduce", "driving", "--scale", "smoke", "--repeats", "2", "--out", str(tmp_path)]
     call = [sys.executable, "-m", "cautious", *arguments, "--engine", "ray", "--address", address]

@@ -20,7 +20,7 @@ from cautious_paper.worlds.terrains import ACTIONS, GOAL, SIZE, cell_number, ter
 BLOCKED = """
 import sys
 sys.modules["minigrid"] = None
-import gymnasium, cautious
+import gymnasium, cautious_paper.worlds
 gymnasium.make("cautious/TerrainsMiniGrid-v0")
 """
 
