@@ -34,8 +34,8 @@ from cautious import (
 )
 
 RUNS = ("ask-for-help", "non-obvious", "help-if-available", "data-extent", "driving")
-VARYING = ("hardware", "run", "files", "checksum", "resumed")
-"""What a stage keeps of its surroundings."""
+VARYING = ("hardware", "run", "files", "checksum", "resumed", "edition", "sha256")
+"""What a stage keeps of its surroundings, and of the files that its images came from."""
 LEVELS = [KofN(1, 20), KofN(5, 20), KofN(10, 10)]
 
 
