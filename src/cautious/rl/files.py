@@ -37,7 +37,10 @@ UNFIT = (RuntimeError, KeyError, ValueError, TypeError, AttributeError, Assertio
 
 def save_agent(folder: Path, agent: KofNPPO, more: dict[str, Any] | None = None) -> None:
     """Write weights first, then the settings that name them, and `more` entries beside those."""
-    save_parts(folder / DESCRIPTION, described_agent(agent) | (more or {}), {WEIGHTS: Part.of(tensors_of(agent))})
+    tensors = dict(
+        sorted(tensors_of(agent).items())
+    )  # a loaded agent's stand in another order, and the file's name is of both
+    save_parts(folder / DESCRIPTION, described_agent(agent) | (more or {}), {WEIGHTS: Part.of(tensors)})
 
 
 def described_agent(agent: KofNPPO) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class KofNPPO(PPO):
             num_starts: How many times `learn` begins: once from the present weights, then by turns from fresh weights with
                 the level annealed from n-of-n, and from fresh weights. They share the steps evenly, and the best is kept.
             random_stops: End episodes with probability 1 - gamma after each step, so that states are visited as often as the
-                discounted return counts them. A `VecEnv` is taken as it is; see `worlds.envs.random_stops.RandomStops`.
+                discounted return counts them. A `VecEnv` is taken as it is; see `cautious.RandomStops`.
             reward_scale: Factor on the rewards that PPO learns from, which its critic wants near one; ranking and values have
                 none. None: so that discounted returns would vary by about one, were rewards independent.
             **ppo: As PPO takes them (gamma, n_steps, learning_rate, seed, ...). `ent_coef` may be a function of the remaining
@@ -286,7 +286,7 @@ class KofNPPO(PPO):
     def probabilities(self, observations: Any) -> Tensor:
         """π(a|s) for observations of the environment [B, ...], with discrete actions: [B, A], float64."""
         if not isinstance(self.action_space, spaces.Discrete):
-            raise InvalidInputError(f"probabilities: actions are {self.action_space}; only numbered ones have them.")
+            raise InvalidInputError(f"probabilities: requires a Discrete action space; got {self.action_space}.")
         normalize = self.get_vec_normalize_env()
         return self._probabilities(observations if normalize is None else normalize.normalize_obs(observations))
 

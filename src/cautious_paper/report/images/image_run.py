@@ -124,7 +124,7 @@ class ImageRun:
 
     @property
     def novel(self) -> list[str]:
-        """Those of them that are novel."""
+        """Names of this run's novel image sets."""
         return [name for name in self.sets if name in NOVEL]
 
     def variants_by(self, setting: str) -> list[str]:
