@@ -64,6 +64,8 @@ def test_a_run_that_is_killed_ends_with_the_same_bits(tmp_path, make, step):
     assert again.num_timesteps == 128
     assert same(whole, again)
     assert not same(whole, make())
+    files = [{path.name for path in (tmp_path / folder).iterdir()} for folder in ("whole", "killed")]
+    assert files[0] == files[1], "files are named by their content"
     third = make().learn(128, checkpoint_dir=tmp_path / "killed", **options)  # all is done
     assert same(whole, third)
 
