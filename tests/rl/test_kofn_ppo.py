@@ -181,7 +181,7 @@ class TestBeliefs:
         action, _ = agent.predict(np.array([0.0], dtype=np.float32), deterministic=True)
         assert action[0] < -0.3
         assert agent.value(4).lower < agent.value(4).upper
-        with pytest.raises(InvalidInputError, match="numbered"):
+        with pytest.raises(InvalidInputError, match="requires a Discrete action space"):
             agent.probabilities(np.zeros((1, 1)))
 
     def test_a_belief_sees_what_the_environment_shows(self):
