@@ -90,14 +90,15 @@ def parse(arguments: Sequence[str]) -> Any:
     verb = getattr(importlib.import_module(module), name)
     _hide_empty_defaults(verb)
     columns = shutil.get_terminal_size().columns
-    help_text = io.StringIO()
+    help_text = io.TextIOWrapper(io.BytesIO(), sys.stdout.encoding or "utf-8", write_through=True)
     try:
         with contextlib.redirect_stdout(help_text):  # tyro would join the lines of a paragraph again
             return tyro.cli(verb, prog=f"cautious {word}", description=DESCRIBED, args=options)
     finally:
-        usage, line_break, rest = help_text.getvalue().partition("\n")
+        help_text.seek(0)
+        usage, line_break, rest = help_text.read().partition("\n")
         described = rest.replace(DESCRIBED, wrapped(inspect.cleandoc(verb.__doc__), columns))
-        print(wrapped(usage, columns), described, sep=line_break, end="")
+        print(wrapped(usage.replace(",", ", "), columns), described, sep=line_break, end="")
 
 
 def wrapped(text: str, columns: int) -> str:
