@@ -119,6 +119,12 @@ CALLS = [
     Call("KofNPPO", 'KofNPPO("MlpPolicy", lake, models, smoothing=2)', INVALID, "smoothing=2 must lie in (0, 1]"),
     Call("KofNPPO", 'KofNPPO("MlpPolicy", lake, models, num_starts=0)', INVALID, "it must be at least 1"),
     Call("KofNPPO", 'KofNPPO("MlpPolicy", "Pendulum-v1", models)', INVALID, "step_rewards(observations, actions, "),
+    Call(
+        "KofNPPO",
+        'KofNPPO("MlpPolicy", lake, models, mixture="soft")',
+        INVALID,
+        "mixture is a str; pass an object with",
+    ),
     Call("KofNPPO", 'KofNPPO.load("empty", lake, models)', MISSING, "there is no such file"),
     Call(
         "TabularMDP",
