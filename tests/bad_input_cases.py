@@ -796,6 +796,11 @@ CALLS = [
     Call("load_images", 'load_images("digits", data="empty")', MISSING, "holds no image set that is known here"),
     Call("load_images", "load_images(3)", INVALID, "choose one of 'digits', 'fashion', 'letters'"),
     Call("load_images", "load_images([])", INVALID, "choose one of 'digits', 'fashion', 'letters'"),
+    Call("RewardModels", "RewardModels([], familiar=states)", INVALID, "models: there is none"),
+    Call(
+        "RewardModels", "RewardModels([np.array([1.0]), np.array([2.0])], familiar=states)", INVALID, "without predict"
+    ),
+    Call("RewardModels", "RewardModels([policy, policy])", INVALID, "familiar: none are given"),
     Call("TableBelief", "TableBelief(torch.zeros(3, 2))", INVALID, "expected shape [M, S, A], got [3, 2]"),
     Call("TableBelief", "TableBelief(models).rewards([7])", INVALID, "there are 2, counted from 0"),
     Call("disagreement", "disagreement(torch.zeros(3))", INVALID, "expected shape [..., S, A], got [3]"),

@@ -29,13 +29,14 @@ from cautious.ops.rates import (
 from cautious.policy.decision import departs
 from cautious.policy.fallback import FallbackRule
 from cautious.policy.policy import CautiousPolicy
-from cautious.policy.rows import read_states
+from cautious.policy.rows import read_states, reads_rows
 from cautious.progress import Progress, as_progress
 from cautious.risk import KofN, RiskMeasure, as_k_of_n
 from cautious.seeding import make_rng
 from cautious.tables.frames import as_table, is_named
 from cautious.tables.learn import reward_columns, same_rows
 from cautious.tables.payoffs import numbers_of_labels
+from cautious.tables.schema import StateRows
 from cautious.validation import (
     LARGEST_COUNT,
     as_float_tensor,
@@ -184,7 +185,7 @@ def _by_name(policy: CautiousPolicy | FallbackRule, states: Any, rewards: Any, l
         given, learned = ("labels", "rewards") if rewards is None else ("rewards", "labels")
         raise InvalidInputError(f"{given}: the belief was trained on {learned}; pass {learned}=... as in its training.")
     if not isinstance(belief, RewardEnsemble):
-        return states, rewards
+        return (_without_bad_rows(read_states(belief, states)) if reads_rows(belief) else states), rewards
     if labels is not None:
         count = len(as_table(states, "states")) if is_named(states) else len(states)
         rewards = numbers_of_labels(same_rows(states, labels, "labels"), belief.labels or (), count)
@@ -195,17 +196,22 @@ def _by_name(policy: CautiousPolicy | FallbackRule, states: Any, rewards: Any, l
     if not is_named(states) or belief.columns is None:
         return belief.as_trained(states), rewards
     rows = read_states(belief, states)
-    if not rows.problems.cells:
-        return rows.states, rewards
-    warnings.warn(f"{rows.problems}; they are left out.", CalibrationWarning, stacklevel=3)
-    if not len(rows.states):
-        raise InvalidInputError(f"familiar_states: no row is left; {rows.problems}.")
-    if rewards is not None:
+    usable = _without_bad_rows(rows)
+    if rewards is not None and rows.problems.cells:
         if labels is None:
             rewards = as_float_tensor(rewards, "rewards")
             check_shape(rewards, "S A", "rewards", S=len(rows.problems.table), A=belief.num_actions)
         rewards = rewards[rows.problems.usable]
-    return rows.states, rewards
+    return usable, rewards
+
+
+def _without_bad_rows(rows: StateRows) -> Any:
+    """The rows that can be judged; warns of the others, which get no decision of a level."""
+    if rows.problems.cells:
+        warnings.warn(f"{rows.problems}; they are left out.", CalibrationWarning, stacklevel=4)
+        if not len(rows.states):
+            raise InvalidInputError(f"familiar_states: no row is left; {rows.problems}.")
+    return rows.states
 
 
 def _losses(measure: Measure, policy: CautiousPolicy, states: Any, progress: Progress | None) -> Tensor:

@@ -347,7 +347,8 @@ def action_names(belief: Any) -> tuple[str, ...] | None:
     """The actions' names, where a belief was trained on a table, or on rewards with names."""
     settings = getattr(belief, "settings", None)
     if not isinstance(settings, dict):
-        return None
+        given = getattr(belief, "actions", None)  # a belief of the user's may have an attribute of this name
+        return given if isinstance(given, tuple) and all(isinstance(name, str) for name in given) else None
     if settings.get(KEPT_AS) is not None:
         return belief.columns.actions or None
     names = settings.get(ACTIONS_KEPT_AS)
