@@ -13,17 +13,19 @@ returns gets an equal share of the failure probability on either side (Bonferron
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from cautious.errors import InvalidInputError
 from cautious.ops.means import bernstein_margin, student_margin
-from cautious.rl.belief import StepRewards
+from cautious.rl.acting import Actor
 from cautious.rl.environments import set_stopping
 from cautious.rl.recorder import Recorder
 from cautious.validation import as_number
+
+if TYPE_CHECKING:
+    from cautious.rl.judged import JudgedPPO
 
 NEGLIGIBLE = 1e-3
 """The default horizon is where this share of the return is still to come."""
@@ -64,10 +66,6 @@ class Returns(NamedTuple):
     num_steps: int
 
 
-Actor = Callable[[Any], np.ndarray]
-"""Chooses actions, one per environment, for what a vector environment shows."""
-
-
 class Episodes(NamedTuple):
     """n independent episodes, paid by M models."""
 
@@ -85,27 +83,32 @@ def default_horizon(discount: float) -> int:
     return max(1, math.ceil(math.log(NEGLIGIBLE) / math.log(discount))) if discount > 0 else 1
 
 
-def run_episodes(
-    env: Any, recorder: Recorder, act: Actor, belief: StepRewards, discount: float, num_episodes: int, horizon: int
-) -> Episodes:
-    """Run at least `num_episodes` episodes, as many in each environment: those that end first would be the short ones."""
-    num_envs = env.num_envs
+def run_episodes(agent: JudgedPPO, recorder: Recorder, act: Actor, num_episodes: int, horizon: int) -> Episodes:
+    """Run at least `num_episodes` episodes, as many in each environment: those that end first would be the short ones.
+
+    Args:
+        agent: Its `step_rewards` pays for the steps, in its environment.
+        recorder: The environment's.
+        act: Chooses the actions.
+        num_episodes: At least.
+        horizon: Steps after which an episode is cut.
+    """
+    env: Any = agent.env
+    num_envs, discount = env.num_envs, agent.gamma
     paid, rests, num_steps = [], [], 0
-    lowest, highest = np.full(belief.num_models, np.inf), np.full(belief.num_models, -np.inf)
+    lowest, highest = np.full(agent.num_models, np.inf), np.full(agent.num_models, -np.inf)
     set_stopping(env, False)
     try:
         for _ in range(-(-num_episodes // num_envs)):
             observations = env.reset()
-            total, rest = np.zeros((num_envs, belief.num_models)), np.ones(num_envs)
+            total, rest = np.zeros((num_envs, agent.num_models)), np.ones(num_envs)
             alive, step = np.ones(num_envs, dtype=bool), 0
             while step < horizon and alive.any():
-                weights, actions = [], []
+                weights = []
                 with recorder.recording():
                     for _ in range(min(max(1, STEPS_AT_ONCE // num_envs), horizon - step)):
-                        chosen = act(observations)
-                        observations, _, dones, infos = env.step(chosen)
+                        observations, _, dones, infos = env.step(act(observations))
                         weights.append(alive * (1 - discount) * discount**step)
-                        actions.append(chosen)
                         step += 1
                         num_steps += int(alive.sum())
                         rest[alive] *= discount
@@ -114,8 +117,7 @@ def run_episodes(
                         alive &= ~dones
                         if not alive.any():
                             break
-                steps = recorder.take()
-                rewards = belief(steps.observations, np.concatenate(actions), steps.following)
+                rewards = agent.step_rewards(recorder.take())
                 weight = np.stack(weights)
                 counted = rewards[:, weight.ravel() > 0]
                 lowest = np.minimum(lowest, counted.min(axis=1, initial=np.inf))
