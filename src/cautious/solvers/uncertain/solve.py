@@ -82,7 +82,9 @@ def solve_uncertain(
     if not isinstance(progress, bool):
         check_callable(progress, "progress", "steps done, steps in all")
     rank_weights = weights_by_rank(level, len(world)).numpy()
-    warn_of_few(level, len(world), "models", "judge the policy on models that were held out: solution.returns(other_world)")
+    warn_of_few(
+        level, len(world), "models", "judge the policy on models that were held out: solution.returns(other_world)"
+    )
     problem = UncertainProblem(
         world.dynamics, scaled, rank_weights, world.horizon, look_up(OBJECTIVES, objective, "objective")
     )
