@@ -14,7 +14,7 @@ from cautious.beliefs.training.loop import EnsembleExecutor, Training, train
 from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
 from cautious.errors import Argument, InvalidInputError, MissingPackageError
 from cautious.machine import hardware_name
-from cautious.policy.states import BlockExecutor, Piece, Result, Shared
+from cautious.parallel import BlockExecutor, Piece, Result, Shared
 from cautious.progress import Progress, TitledProgress
 from cautious.validation import resolve_device
 
