@@ -25,7 +25,7 @@ class Executor(EnsembleExecutor, BlockExecutor, Protocol):
     """Where work runs: training, decisions about many rows, the stages of an experiment. All executors give the same bits.
 
     An executor of one's own needs the methods of the calls that it is passed to: `fit_ensemble` uses `device` and `train`,
-    decisions use `map` (docs/extend.md).
+    decisions and the searches of an uncertain world use `map` (docs/extend.md).
     """
 
     is_local: bool
