@@ -225,7 +225,7 @@ class Answer:
         def added_to(block: DataTable, rows: slice) -> dict[str, list[str]]:
             """New columns for some rows."""
             new = ["; ".join(remarks) for remarks in columns.remarks(block)]
-            not_judged = list(first.reasons[rows]) or [""] * len(block)
+            not_judged = list(first.reasons[rows])
             ordinarily = ["" if action < 0 else names[action] for action in usual[rows].tolist()]
             values = (new, not_judged, numbers(first.disagreement[rows], 3), ordinarily)
             added = dict(zip(ADDED, values, strict=True))

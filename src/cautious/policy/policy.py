@@ -224,8 +224,8 @@ class CautiousPolicy:
 
         Args:
             states: One row per state, as the belief takes them; with an array as belief, or an MDP, their numbers [B]. For a
-                belief that was trained on a table: a frame (pandas, polars) or a dictionary of columns, in any order; a
-                frame's index is kept. A plain array is taken by position.
+                belief that was trained on a table: a frame (pandas, polars), a dictionary of columns, or a list of rows that
+                are dictionaries, with columns in any order; a frame's index is kept. A plain array is taken by position.
             allow_undecided: Where there is no `bad_rows_action`: True marks states that no model can judge
                 (`Decision.reasons`), with action -1, and decides about the others.
 
