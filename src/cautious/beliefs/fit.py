@@ -28,6 +28,7 @@ from cautious.progress import Progress, as_progress
 from cautious.seeding import make_rng
 from cautious.tables.arrays import SIDE, picture_shape
 from cautious.tables.learn import TrainingData, as_training_data
+from cautious.tables.schema import KEPT_AS, RANGES_KEPT_AS, ROWS_KEPT_AS
 from cautious.types import ArrayLike
 from cautious.validation import as_float_tensor, as_folder, as_number, check_shape, resolve_device
 
@@ -266,7 +267,9 @@ def fit_ensemble(
         priors = Prior.fitted(
             rows, table[familiar], width=width, num_models=settings.num_models, seed=settings.seed
         ).to(trained.parameters.device)
-    kept = asdict(settings) | {"prior": width} | data.names | kept_of_states
+    kept = asdict(settings) | {"prior": width, ROWS_KEPT_AS: len(states)} | data.names | kept_of_states
+    if states.dim() == 2 and KEPT_AS not in kept:
+        kept[RANGES_KEPT_AS] = torch.stack([states.amin(dim=0), states.amax(dim=0)], dim=1).tolist()
     belief = RewardEnsemble(problem.network, trained.parameters, trained.losses, kept, prior=priors)
     if len(held_out):
         predictions = belief.rewards(states[held_out], bounded=False)

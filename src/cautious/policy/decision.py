@@ -19,6 +19,7 @@ from cautious.beliefs.disagreement import FamiliarDisagreement, disagreement, in
 from cautious.errors import InvalidInputError
 from cautious.mdp.tabular import TabularMDP
 from cautious.parallel import single_threaded
+from cautious.policy.explanation import MOST_EXPLAINED, Explanation
 from cautious.risk import RiskMeasure, is_mean
 from cautious.solvers.optimal import optimal_actions, optimal_policy, optimal_under_all
 from cautious.solvers.rewards import BLOCK_BYTES, as_rewards, mean_reward, model_blocks
@@ -67,6 +68,8 @@ class Decision:
     where `gap` is."""
     problems: Problems | None = None
     """The cells that no model can judge, where there are some."""
+    _explain: Callable[..., Explanation] | None = field(default=None, repr=False)
+    """Says why the models disagree (`policy.explanation.Asked.explain`), where states have features."""
 
     def __post_init__(self) -> None:
         """What is not given is unknown, or without a reason, in every state."""
@@ -125,14 +128,37 @@ class Decision:
             "reason": list(self.reasons),
         }
 
+    def why(self, rows: Sequence[int], most: int = MOST_EXPLAINED) -> list[str]:
+        """One sentence for each of these states, why the models disagree there (`CautiousPolicy.explain`).
+
+        Args:
+            rows: Numbers of the states.
+            most: States that are explained at most, the first ones: the belief is asked once per state and feature. The
+                sentences of the others say that they are not explained.
+
+        Returns:
+            As many texts; empty where states have no features.
+        """
+        if self._explain is None or not rows:
+            return [""] * len(rows)
+        found = self._explain(self, rows[:most]).sentences if most else ()
+        return [*found, *[f"not explained: more than {MOST_EXPLAINED:,} rows depart"] * (len(rows) - len(found))]
+
     def to_frame(self) -> Any:
         """The decisions as a pandas frame, a row per state, with the labels of the frame that was asked about.
+
+        Where states have features, the last column says why the models disagree, in rows where the decision departs.
 
         >>> decision = Decision(torch.tensor([1]), torch.eye(2)[1:], torch.ones(1), torch.eye(2)[:1], None)
         >>> decision.to_dict()["action"], decision.to_dict()["ordinary"]
         ([1], [0])
         """
-        return pandas_for("to_frame (unlike to_dict)").DataFrame(self.to_dict(), index=self.index)
+        columns = self.to_dict()
+        if self._explain is not None:
+            rows = self.departs.nonzero().flatten().tolist()
+            why = dict(zip(rows, self.why(rows), strict=True))
+            columns["why"] = [why.get(row, "") for row in range(len(self.action))]
+        return pandas_for("to_frame (unlike to_dict)").DataFrame(columns, index=self.index)
 
     def __repr__(self) -> str:
         """In how many states which action is taken."""
