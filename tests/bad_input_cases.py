@@ -697,7 +697,7 @@ CALLS = [
         "CautiousPolicy",
         'CautiousPolicy(belief, "1-of-2").explain(states, familiar=states[:, :1])',
         INVALID,
-        "familiar: expected shape [L, 3], got [20, 1]",
+        "familiar: expected shape [L, D] with D=3, got [20, 1]",
     ),
     Call(
         "CautiousPolicy",
