@@ -30,6 +30,7 @@ _NAMES = {
     # Beliefs
     "cautious.beliefs.fit": ("fit_ensemble", "Learner"),
     "cautious.beliefs.ensemble": ("RewardEnsemble",),
+    "cautious.beliefs.models": ("RewardModels",),
     "cautious.beliefs.belief": ("Belief", "TableBelief"),
     "cautious.beliefs.networks.base": ("Network",),
     "cautious.beliefs.disagreement": ("disagreement", "FamiliarDisagreement"),
@@ -57,7 +58,13 @@ _NAMES = {
     "cautious.baselines.comparing": ("compare", "Problem"),
     # Learning from a simulator
     "cautious.rl.kofn_ppo": ("KofNPPO",),
+    "cautious.rl.scenario_ppo": ("ScenarioPPO",),
+    "cautious.rl.scenarios": ("ScenarioEnv",),
+    "cautious.rl.history": ("StepHistory",),
     "cautious.rl.belief": ("StepRewards",),
+    "cautious.rl.pairs": ("rewards_of_pairs", "rewards_of_next_states"),
+    "cautious.rl.recorder": ("Steps",),
+    "cautious.rl.mixture": ("Mixture", "RankedMixture"),
     "cautious.rl.value": ("Value",),
     "cautious.rl.environments": ("VectorEnvAdapter",),
     "cautious.rl.random_stops": ("RandomStops",),
@@ -98,6 +105,7 @@ if TYPE_CHECKING:
     from cautious.beliefs.disagreement import FamiliarDisagreement, disagreement
     from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.beliefs.fit import Learner, fit_ensemble
+    from cautious.beliefs.models import RewardModels
     from cautious.beliefs.networks.base import Network
     from cautious.beliefs.training.estimate import LongTrainingWarning
     from cautious.errors import (
@@ -130,8 +138,14 @@ if TYPE_CHECKING:
     from cautious.risk import CVaR, KofN, Mean, MeanCVaR, RiskMeasure, WorstCase
     from cautious.rl.belief import StepRewards
     from cautious.rl.environments import VectorEnvAdapter
+    from cautious.rl.history import StepHistory
     from cautious.rl.kofn_ppo import KofNPPO
+    from cautious.rl.mixture import Mixture, RankedMixture
+    from cautious.rl.pairs import rewards_of_next_states, rewards_of_pairs
     from cautious.rl.random_stops import RandomStops
+    from cautious.rl.recorder import Steps
+    from cautious.rl.scenario_ppo import ScenarioPPO
+    from cautious.rl.scenarios import ScenarioEnv
     from cautious.rl.value import Value
     from cautious.solvers.certificate import Certificate
     from cautious.solvers.exact import solve_exact
