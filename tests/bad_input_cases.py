@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import torch
 from cautious import *
-from cautious import KofNPPO
+from cautious import KofNPPO, ScenarioEnv, ScenarioPPO, StepHistory
 from cautious.baselines import k_of_n
 from cautious_paper.worlds.data import load_images
 
@@ -125,6 +125,24 @@ CALLS = [
         INVALID,
         "mixture is a str; pass an object with",
     ),
+    Call(
+        "ScenarioPPO",
+        'ScenarioPPO("MlpPolicy", lake, 20, "10-of-20")',
+        INVALID,
+        'does reset heed options={"scenario": m}?',
+    ),
+    Call("ScenarioPPO", 'ScenarioPPO("MlpPolicy", lake, 1)', INVALID, "use stable_baselines3.PPO"),
+    Call(
+        "ScenarioPPO",
+        'ScenarioPPO("MlpPolicy", [lake, lake], 3, "3-of-3")',
+        INVALID,
+        "num_scenarios=3, but the environment has 2",
+    ),
+    Call("ScenarioPPO", 'ScenarioPPO("MlpPolicy", [lake, car], 2, "2-of-2")', INVALID, "of scenario 1 are Box"),
+    Call("ScenarioEnv", "ScenarioEnv([lake, car])", INVALID, "one policy must serve all scenarios"),
+    Call("ScenarioEnv", "ScenarioEnv(lambda m: lake)", INVALID, "num_scenarios: pass it"),
+    Call("ScenarioEnv", "ScenarioEnv([3])", INVALID, "scenario 0 is a int, not a gymnasium.Env"),
+    Call("StepHistory", "StepHistory(lake, 0)", INVALID, "num_steps=0"),
     Call("KofNPPO", 'KofNPPO.load("empty", lake, models)', MISSING, "there is no such file"),
     Call(
         "TabularMDP",
@@ -698,6 +716,19 @@ CALLS = [
         "familiar_states: fewer than 6 states cannot set a unit",
     ),
     Call("CautiousPolicy", "CautiousPolicy(models, familiar_states=[0, 1, 9])", INVALID, "there are 2, counted from 0"),
+    Call("CautiousPolicy", "policy.explain([0])", INVALID, "numbered states or a whole world, which have no features"),
+    Call(
+        "CautiousPolicy",
+        'CautiousPolicy(belief, "1-of-2").explain(states, familiar=states[:, :1])',
+        INVALID,
+        "familiar: expected shape [L, D] with D=3, got [20, 1]",
+    ),
+    Call(
+        "CautiousPolicy",
+        'CautiousPolicy(named, "1-of-2").explain({"x": [0.5]})',
+        INVALID,
+        "states: no column 'kind'",
+    ),
     Call("CautiousPolicy", "policy.save(3)", INVALID, "folder=3 must be a path"),
     Call("CautiousPolicy", 'policy.save("flat.npy")', INVALID, "flat.npy is a file; choose a folder, or a new name"),
     Call("CautiousPolicy", "CautiousPolicy.load(None)", INVALID, "folder=None must be a path"),

@@ -67,6 +67,7 @@ SETTINGS: dict[str, Rule] = {
     "num_starts": whole(1),
     "random_stops": TRUTH,
     "reward_scale": maybe(number(0, beyond=True)),
+    "even_share": number(0, 1, beyond=True),
     "n_steps": whole(1),
     "batch_size": whole(1),
     "n_epochs": whole(1),

@@ -13,7 +13,6 @@ from cautious.errors import BadFileError, CautiousError, InvalidInputError
 from cautious.io.arrays import FORMAT, load_json, load_tensors
 from cautious.io.content_names import Part, part_of, reading, save_parts
 from cautious.risk import level_text, parse_level
-from cautious.rl.environments import as_vec_env
 from cautious.rl.file_rules import check_description, check_rollout, check_tensors, laid_out
 from cautious.rl.mixture import RankedMixture, can_be_saved
 from cautious.validation import as_float_tensor, as_number
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from cautious.rl.kofn_ppo import KofNPPO
 
 DESCRIPTION, WEIGHTS = "agent.json", "weights.safetensors"
-OWN = ("smoothing", "num_starts", "random_stops", "reward_scale")
-"""Settings of KofNPPO."""
 PPO_SETTINGS = (
     "n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda", "ent_coef", "vf_coef", "max_grad_norm", "use_sde",
     "sde_sample_freq", "target_kl", "normalize_advantage", "seed",
@@ -57,7 +54,7 @@ def described_agent(agent: KofNPPO) -> dict[str, Any]:
     """What a file says of an agent, beside its tensors."""
     plain = {name: value for name, value in agent.policy_kwargs.items() if _is_plain(value)}
     alias = next((name for name, kind in agent.policy_aliases.items() if kind is agent.policy_class), None)
-    settings = {name: getattr(agent, name) for name in (*OWN, *PPO_SETTINGS)}
+    settings = {name: getattr(agent, name) for name in (*agent.own_settings, *PPO_SETTINGS)}
     settings |= {name: _at_first(getattr(agent, name)) for name in SCHEDULES}
     settings["ent_coef"] = _at_first(agent.entropy_schedule or agent.ent_coef)
     return {
@@ -104,9 +101,14 @@ def load_agent(kind: type[KofNPPO], folder: Path, env: Any, belief: Any, given: 
         raise InvalidInputError(f"{path}: its policy is a class of your own; pass it again: load(..., policy=...).")
     if policy is described["policy"] and policy not in kind.policy_aliases:
         raise BadFileError(f"{path}: {policy[:40]!r} is no policy of Stable-Baselines3; a damaged file?")
+    foreign = set(described["settings"]) - {*kind.own_settings, *PPO_SETTINGS, *SCHEDULES}
+    if foreign:
+        raise BadFileError(f"{path}: {kind.__name__} has no setting {min(foreign)!r}; a damaged file?")
     settings = described["settings"] | {"policy_kwargs": described["policy_kwargs"] | extra} | given
     level = settings.pop("level", None) or described["level"]
-    vec_env = as_vec_env(env, as_number(settings.get("gamma", 0.99)), settings.get("random_stops", True) is True)
+    vec_env = kind.as_vec_env(
+        env, belief, as_number(settings.get("gamma", 0.99)), settings.get("random_stops", True) is True
+    )
     try:
         agent = kind(policy, vec_env, belief, level, **settings, _init_setup_model=False)
     except (AssertionError, ValueError) as error:  # of PPO: settings that do not go together

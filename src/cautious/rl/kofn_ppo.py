@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from stable_baselines3.common.vec_env import VecEnv
 
 from cautious.errors import InvalidInputError
 from cautious.parallel import single_threaded
@@ -68,6 +69,9 @@ class KofNPPO(JudgedPPO):
         standings: Returns and weights of the models by recent rollouts: `returns`, `weights`, `average` [M].
         start_values: After a `learn` with several starts: the value of each, by the rollouts that chose among them.
     """
+
+    own_settings: ClassVar[tuple[str, ...]] = ("smoothing", "num_starts", "random_stops", "reward_scale")
+    """Arguments that a file holds beside PPO's, each an attribute of the same name."""
 
     def __init__(
         self,
@@ -119,7 +123,7 @@ class KofNPPO(JudgedPPO):
         gamma = as_number(ppo.get("gamma", 0.99))
         if not 0 <= gamma < 1:
             raise InvalidInputError(f"gamma={ppo['gamma']!r} must lie in [0, 1): returns are normalised by 1 - gamma.")
-        recorder = Recorder(as_vec_env(env, gamma, self.random_stops))
+        recorder = Recorder(self.as_vec_env(env, belief, gamma, self.random_stops))
         seed = ppo.get("seed")
         if seed is not None:
             recorder.seed(check_seed(seed))
@@ -134,6 +138,11 @@ class KofNPPO(JudgedPPO):
         self.standings = Standings(self.num_models, self.smoothing)
         super().__init__(policy, recorder, **ppo)
 
+    @classmethod
+    def as_vec_env(cls, env: Any, belief: Any, discount: float, random_stops: bool) -> VecEnv:
+        """`env` as Stable-Baselines3 takes it; the arguments are those of the constructor."""
+        return as_vec_env(env, discount, random_stops)
+
     def _setup_model(self) -> None:
         self.rollout_buffer_class = paid_later(self.rollout_buffer_class, self.observation_space)
         super()._setup_model()
@@ -141,7 +150,7 @@ class KofNPPO(JudgedPPO):
 
     def set_env(self, env: Any, force_reset: bool = True) -> None:
         """Go on in another environment, with the same belief."""
-        recorder = Recorder(as_vec_env(env, self.gamma, self.random_stops))
+        recorder = Recorder(self.as_vec_env(env, self.belief, self.gamma, self.random_stops))
         self._pay_by = StepRewards(self.belief, self.level, recorder.action_space, recorder.start())
         super().set_env(recorder, force_reset)
         self._recorder, self._stop_chance = recorder, stop_chance(recorder)

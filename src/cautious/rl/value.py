@@ -72,7 +72,8 @@ class Episodes(NamedTuple):
     paid: np.ndarray
     """(1 - γ) Σ_t γ^t r_t over the steps that were made, [n, M]."""
     rest: np.ndarray
-    """γ^t where an episode was cut after t steps, the weight of what was not seen; 0 where it ended, [n]."""
+    """γ^t where an episode was cut after t steps, the weight of what was not seen; 0 where it ended, [n, 1]; [n, M] where
+    each model has episodes of its own."""
     range: np.ndarray
     """Lowest and highest reward that each model paid, [2, M]."""
     num_steps: int
@@ -127,7 +128,7 @@ def run_episodes(agent: JudgedPPO, recorder: Recorder, act: Actor, num_episodes:
             rests.append(rest)
     finally:
         set_stopping(env, True)
-    return Episodes(np.concatenate(paid), np.concatenate(rests), np.stack([lowest, highest]), num_steps)
+    return Episodes(np.concatenate(paid), np.concatenate(rests)[:, None], np.stack([lowest, highest]), num_steps)
 
 
 def bound_returns(episodes: Episodes, confidence: float, reward_range: tuple[float, float] | None) -> Returns:
@@ -146,7 +147,7 @@ def bound_returns(episodes: Episodes, confidence: float, reward_range: tuple[flo
     else:
         low, high = (np.full(num_models, bound) for bound in checked_range(reward_range, episodes.range))
     low, high = np.minimum(low, 0), np.maximum(high, 0)  # an episode that ends pays nothing afterwards
-    rest = episodes.rest[:, None]
+    rest = episodes.rest
     # As if the rest of an episode went on as what was seen of it, without an end.
     estimate = (episodes.paid / np.maximum(1 - rest, 1e-12) * rest + episodes.paid).mean(axis=0)
     samples = episodes.paid + rest * low, episodes.paid + rest * high
