@@ -12,26 +12,32 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils import _safe_indexing, check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
-
 from cautious.beliefs.fit import fit_ensemble
-from cautious.errors import InvalidInputError
+from cautious.errors import InvalidInputError, MissingPackageError
 from cautious.policy.decision import Decision
 from cautious.policy.policy import CautiousPolicy
+from cautious.risk import Mean
 from cautious.seeding import make_rng
 from cautious.tables.frames import is_frame
 from cautious.tables.payoffs import label_text, read_payoffs
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, clone
+    from sklearn.utils import _safe_indexing, check_random_state
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+except ImportError as error:
+    raise MissingPackageError(
+        f"cautious.estimator needs scikit-learn 1.6 or later ({error}): pip install 'cautious[sklearn]'."
+    ) from None
 
 
 class CautiousClassifier(ClassifierMixin, BaseEstimator):
     """Learns labels and acts on payoffs: as usual where rows are familiar, carefully where they are not.
 
     A belief of `fit_ensemble(labels=, payoffs=)` behind scikit-learn's interface, for pipelines, grid searches and
-    cross-validation. `predict` returns *actions*. Without `payoffs` the actions are the labels, of which the right one pays 1
-    and the others 0; no action is safe then, so caution has little to choose from.
+    cross-validation. `predict` returns *actions*. Without `payoffs` nothing says what a mistake costs, so there is nothing to
+    be careful about: `predict` then returns the most likely label.
 
     >>> random = np.random.default_rng(0)
     >>> good = random.integers(2, size=200)
@@ -86,7 +92,7 @@ class CautiousClassifier(ClassifierMixin, BaseEstimator):
         Returns:
             The estimator itself. `belief_` is its belief, `policy_` its policy, `classes_` the labels, `actions_` the actions.
         """
-        rows, labels = self._checked(X, y)
+        rows, labels = self._training(X, y)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
@@ -109,25 +115,27 @@ class CautiousClassifier(ClassifierMixin, BaseEstimator):
             progress=False,
             **options,
         )
-        self.policy_ = CautiousPolicy(self.belief_, self.level, bad_rows_action=self.bad_rows_action)
+        level = Mean() if self.payoffs is None else self.level
+        self.policy_ = CautiousPolicy(self.belief_, level, bad_rows_action=self.bad_rows_action)
         names = self.belief_.actions
         self.actions_ = self.classes_ if self.payoffs is None else np.array(names or range(self.belief_.num_actions))
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most likely action in each row, [S]: names; numbers where the payoffs have no names."""
-        return np.asarray(self.actions_[self.decide(X).action.numpy()])
+        """The action in each row, [S]: names, or numbers where the payoffs have none; without `payoffs`, labels."""
+        rows = self._rows(X)
+        if self.payoffs is None:
+            return np.asarray(self.classes_[self._chances(rows).argmax(axis=1)])
+        return np.asarray(self.actions_[self.policy_.decide(rows).action.numpy()])
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """How likely each label is, the mean of the models without their priors: [S, L], in the order of `classes_`."""
-        chances = self.belief_.probabilities(self._checked(X)).double().mean(dim=0).numpy()
-        assert self.belief_.labels is not None
-        order = [self.belief_.labels.index(text) for text in self._texts]
-        return np.asarray(chances[:, order] / chances.sum(axis=1, keepdims=True))
+        return self._chances(self._rows(X))
 
     def decide(self, X: Any) -> Decision:
         """What to do in each row, with caution and disagreement: `CautiousPolicy.decide`."""
-        return self.policy_.decide(self._checked(X))
+        rows = self._rows(X)
+        return self.policy_.decide(rows)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Mean payoff of the actions in rows with these labels; without `payoffs` this is the accuracy."""
@@ -141,10 +149,11 @@ class CautiousClassifier(ClassifierMixin, BaseEstimator):
         Raises:
             InvalidInputError: `payoffs` has no row for a label.
         """
-        rows, labels = self._checked(X), np.asarray(y)
-        action = self.policy_.decide(rows).action
+        labels = np.asarray(y)
         if self.payoffs is None:
-            return np.asarray(self.actions_[action.numpy()] == labels, dtype=float)
+            return np.asarray(self.predict(X) == labels, dtype=float)
+        rows = self._rows(X)
+        action = self.policy_.decide(rows).action.numpy()
         known, numbers = np.unique(labels, return_inverse=True)
         payoffs = self.belief_.payoffs
         assert payoffs is not None
@@ -160,20 +169,29 @@ class CautiousClassifier(ClassifierMixin, BaseEstimator):
             numbers = np.searchsorted(self.classes_, labels)
         paid = payoffs.of_rows(self.belief_.as_trained(rows), self.belief_.columns).numpy()
         paid = np.broadcast_to(paid, (len(labels), *paid.shape[-2:]))
-        return np.asarray(paid[np.arange(len(labels)), numbers, action.numpy()])
+        return np.asarray(paid[np.arange(len(labels)), numbers, action])
 
-    def _checked(self, X: Any, y: Any = None) -> Any:
-        """Rows as the belief takes them; with labels [S], for `fit`, both."""
-        if y is None:
-            check_is_fitted(self)
-            return validate_data(self, X, reset=False, skip_check_array=is_frame(X))
-        if is_frame(X):  # texts and categories stay as they are
+    def _chances(self, rows: Any) -> np.ndarray:
+        """Probabilities of the labels in checked rows, [S, L], in the order of `classes_`."""
+        chances = self.belief_.probabilities(rows).double().mean(dim=0).numpy()
+        assert self.belief_.labels is not None
+        order = [self.belief_.labels.index(text) for text in self._texts]
+        return np.asarray(chances[:, order] / chances.sum(axis=1, keepdims=True))
+
+    def _training(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
+        """Rows and labels to learn from, checked."""
+        if is_frame(X) and y is not None:  # texts and categories stay as they are
             validate_data(self, X, y, skip_check_array=True)
             rows, labels = X, column_or_1d(y, warn=True)
         else:
             rows, labels = validate_data(self, X, y, ensure_min_samples=2)
         check_classification_targets(labels)
         return rows, labels
+
+    def _rows(self, X: Any) -> Any:
+        """New rows, checked to have the columns of the training."""
+        check_is_fitted(self)
+        return validate_data(self, X, reset=False, skip_check_array=is_frame(X))
 
 
 class LeaveGroupOut:
