@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from cautious.beliefs.fit import fit_ensemble
 from cautious.errors import InvalidInputError, MissingPackageError
 from cautious.policy.decision import Decision

@@ -106,7 +106,7 @@ class Solve:
     def run(self) -> None:
         """Load, decide, write, and print the verdict."""
         from cautious.cli.answer import CERTIFICATE, DECISIONS, POLICY
-        from cautious.cli.console import say
+        from cautious.cli.console import say, warn
         from cautious.errors import InvalidInputError
         from cautious.policy.fallback import with_fallback
         from cautious.validation import check_folder
@@ -133,6 +133,9 @@ class Solve:
         say(f"wrote {self.out / POLICY} and {self.out / CERTIFICATE}")
         if inputs is not None and inputs.table is not None:
             say(f"decisions, row by row: {self.out / DECISIONS}")
+        diagnosis = None if inputs is None else getattr(inputs.belief, "diagnosis", None)
+        for concern in () if diagnosis is None else diagnosis.concerns:
+            warn(f"about this belief: {concern}")
         for sentence in answer.verdict:
             say(sentence)
         self._say_what_was_not_judged(answer.decisions[0])
