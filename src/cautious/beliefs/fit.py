@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -192,6 +192,7 @@ def fit_ensemble(
     validation_fraction: float = 0.1,
     prior: float | None = None,
     missing: str = "leave-out",
+    categorical: Sequence[str] = (),
     executor: EnsembleExecutor | None = None,
 ) -> RewardEnsemble:
     """A belief about what each action pays: M reward models, trained on familiar data.
@@ -249,6 +250,8 @@ def fit_ensemble(
             other arrays, whose distances say little. The belief keeps up to 5,000 familiar states to measure distances with.
         missing: What becomes of a table's rows with an empty cell. "leave-out" leaves them out. "indicator" keeps them: the
             cell gets the column's mean, and a further column says that it was empty; new states may then be empty there, too.
+        categorical: Columns of a table whose numbers only name kinds, as postcodes do. Each number becomes a feature of 0 and
+            1, and one that training did not have is novel. Columns of pandas' type "category" are taken so anyway.
         executor: Where to train, with the same bits: what `open_executor` yields, for example for a Ray cluster. By default in
             this process. `device` is then a device of the workers.
 
@@ -272,7 +275,7 @@ def fit_ensemble(
     """
     if executor is not None and not callable(getattr(executor, "train", None)):
         raise InvalidInputError(f"executor={executor!r} must be what open_executor yields, or None.")
-    data = as_training_data(inputs, rewards, missing, labels, payoffs)
+    data = as_training_data(inputs, rewards, missing, labels, payoffs, categorical)
     inputs, table = data.inputs, checked_rewards(data.rewards)
     learner = learner_for(network, inputs)
     states, kept_of_states = learner.as_inputs(inputs)
