@@ -31,6 +31,7 @@ RESULTS = {
         "Decision",
         "Diagnosis",
         "DrivingWorld",
+        "Explanation",
         "FamiliarDisagreement",
         "MemoryMixture",
     ),
