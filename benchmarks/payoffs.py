@@ -6,14 +6,16 @@
 The last command prints the tables of docs/tables.md from that file. Needs the extra `benchmarks`.
 
 One class of each set is held out of training. Every class is good or bad, and a matrix says what each action pays for each
-class. No action is safe in any of the three shapes of matrices: each can lose. The numbers of a matrix are drawn from a seed that
-is fixed here (`payoff_matrix`). Each held-out class is bad in half of the draws. The sets are the 24 on which no constant of the
-library was chosen (`LATER` and `REPORT` of `table_sets`); the report on tables with a "help" action has used them before.
+class. No action is safe in any of the three shapes of matrices: each can lose. The numbers of a matrix are drawn from a
+seed that is fixed here (`payoff_matrix`). Each held-out class is bad in half of the draws. The sets are the 24 on which no
+constant of the library was chosen (`LATER` and `REPORT` of `table_sets`); the report on tables with a "help" action has
+used them before.
 
-Each method has a dial from ordinary to cautious. It stands at its most cautious place where the familiar payoff is still that of
-the ordinary forest, less a budget: a share of what knowing the class is worth, beyond the best constant action. Both are measured
-on the same fresh familiar rows, so methods are compared at equal familiar payoff. What counts is the payoff on the rows of the
-held-out class. `k-of-N` is what `CautiousPolicy.decide` calls the action, the most likely one; "drawn" draws it.
+Each method has a dial from ordinary to cautious. It stands at its most cautious place where the familiar payoff is still
+that of the ordinary forest, less a budget: a share of what knowing the class is worth, beyond the best constant action.
+Both are measured on the same fresh familiar rows, so methods are compared at equal familiar payoff. What counts is the
+payoff on the rows of the held-out class. `k-of-N` is what `CautiousPolicy.decide` calls the action, the most likely one;
+"drawn" draws it.
 
 Expected, written before the first run, for a budget of 5 % and the mean over all sets, shapes and draws:
 
@@ -214,14 +216,14 @@ def judged(
     for method, policies in [*methods, *of_forest(task, forest, distance)]:
         familiar, novel = outcome(task, policies)
         chosen = places(familiar, allowed)
-        plain = {level: [familiar[place], novel[place]] for level, place in PLAIN.items()}
+        levels = PLAIN if method.startswith("k-of-N") else {}
         row = {
             "method": method,
             "budgets": {
                 str(budget): [familiar[place], novel[place]] for budget, place in zip(BUDGETS, chosen, strict=True)
             },
             "ordinary": [familiar[0], novel[0]],
-            "plain": plain if method.startswith("k-of-N") else None,
+            "plain": {level: [familiar[place], novel[place]] for level, place in levels.items()},
             "careful": int(task.payoffs.min(axis=0).argmax()),
             "seconds": seconds,
         }
