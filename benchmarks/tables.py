@@ -32,6 +32,7 @@ from torch import Tensor
 from benchmarks.table_sets import (
     DEVELOPMENT,
     EARLIER,
+    HELD_BACK,
     HELP_REWARD,
     KINDS,
     LATER,
@@ -370,7 +371,7 @@ def main() -> None:
         "--sets",
         nargs="+",
         default=["development"],
-        help="development, validation, earlier, later, report, or names of sets",
+        help="development, validation, earlier, later, report, held-back, or names of sets",
     )
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument(
@@ -388,6 +389,7 @@ def main() -> None:
     parser.add_argument("--against", type=Path, help="with --ours: earlier rows to compare with")
     asked = parser.parse_args()
     named = {"development": DEVELOPMENT, "validation": VALIDATION, "earlier": EARLIER, "later": LATER, "report": REPORT}
+    named["held-back"] = HELD_BACK
     groups = {name: list(group) for name, group in named.items()}
     sets = [name for group in asked.sets for name in groups.get(group, [group])]
     unknown = [name for name in sets if name not in SETS]
