@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from cautious.cli.console import console, make_table, plural, say, warn
-from cautious.tables.files import as_cell
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -191,7 +190,7 @@ class Answer:
         """
         import csv
 
-        from cautious.tables.files import FileTable
+        from cautious.tables.files import FileTable, as_cell
 
         assert self.inputs is not None
         table, columns = self.inputs.table, self.inputs.belief.columns
