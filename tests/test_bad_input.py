@@ -31,6 +31,7 @@ RESULTS = {
         "Decision",
         "Diagnosis",
         "DrivingWorld",
+        "Evaluation",
         "FamiliarDisagreement",
         "MemoryMixture",
     ),

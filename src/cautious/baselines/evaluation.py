@@ -82,28 +82,33 @@ def _difference(ours: Sequence[dict[str, Any]], theirs: Sequence[dict[str, Any]]
 
 
 def _verdict(cells: dict[tuple[str, str], list[dict[str, Any]]], level: str) -> str:
-    """Which method to use by its payoff on novel rows, with the interval of its lead over the next one."""
+    """Which method to use by its payoff on novel rows, with the interval of its lead over k-of-N, or over the next one."""
     settings = {_described(method, level): cells[method, level] for method, _ in cells}
     settings |= {
         "no caution (the forest as it is)": cells["random forest", ORDINARY],
         "no caution (the mean of the models)": cells[OURS, ORDINARY],
     }
-    pays = {name: float(np.mean([row["novel_payoff"] for row in rows])) for name, rows in settings.items()}
-    best, second = sorted(pays, key=lambda name: -pays[name])[:2]
+    novel, familiar = (
+        {name: float(np.mean([row[f"{kind}_payoff"] for row in rows])) for name, rows in settings.items()}
+        for kind in ("novel", "familiar")
+    )
+    best, second = sorted(novel, key=lambda name: -novel[name])[:2]
     ours = _described(OURS, level)
     rival = ours if best != ours else second
     lead, low, high = _difference(settings[best], settings[rival])
     groups = len(settings[best])
     share = float(np.mean([row["familiar_departures"] for row in settings[ours]]))
-    usual = float(np.mean([row["familiar_payoff"] for row in settings[best]]))
-    clear = low > 0
-    advice = f"Use {best}" if clear else f"{_capital(best)} and {rival} cannot be told apart"
-    few = f"; {groups} groups are few, so take the interval as rough" if groups < FEW_GROUPS else ""
+    if low > 0:
+        advice = f"Use {best}"
+    else:
+        choice = max((ours, best if best != ours else second), key=familiar.__getitem__)
+        advice = f"Use {choice}, by its familiar payoff: on novel rows {best} and {rival} cannot be told apart"
+    few = "; so few groups make it a rough one" if groups < FEW_GROUPS else ""
     return (
-        f"{advice}: on rows of groups that training did not have {'it' if clear else 'the first'} pays {pays[best]:.3f} a row, "
-        f"{lead:.3f} [{low:.3f}, {high:.3f}] more than {rival} ({pays[rival]:.3f}), and {usual:.3f} on familiar rows. At "
-        f"{level} k-of-N departs from the ordinary on {share:.1%} of familiar rows, the thresholds on no more "
-        f"({CONFIDENCE:.0%} interval over {groups} groups{few})."
+        f"{advice}. On groups that training did not have, {best} pays {novel[best]:.3f} a row, {lead:.3f} [{low:.3f}, "
+        f"{high:.3f}] more than {rival} ({novel[rival]:.3f}); on familiar rows they pay {familiar[best]:.3f} and "
+        f"{familiar[rival]:.3f}. At {level} k-of-N departs from the ordinary on {share:.1%} of familiar rows, the thresholds "
+        f"on no more. (Brackets: {CONFIDENCE:.0%} interval over {groups} groups{few}.)"
     )
 
 

@@ -80,11 +80,9 @@ def picture(found: Evaluation) -> Any:
 
 
 def _apart(heights: list[float], gap: float) -> list[float]:
-    """Heights for labels that do not cover each other, in the order of the given ones."""
-    order = sorted(range(len(heights)), key=heights.__getitem__)
-    placed: dict[int, float] = {}
-    lowest = -float("inf")
-    for number in order:
-        lowest = max(heights[number], lowest + gap)
-        placed[number] = lowest
-    return [placed[number] for number in range(len(heights))]
+    """Heights for labels that do not cover each other, from the highest down, in the order of the given ones."""
+    placed, free = dict.fromkeys(range(len(heights)), 0.0), float("inf")
+    for number in sorted(placed, key=lambda number: -heights[number]):
+        placed[number] = min(heights[number], free)
+        free = placed[number] - gap
+    return list(placed.values())
