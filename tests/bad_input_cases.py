@@ -469,7 +469,7 @@ CALLS = [
     Call("fit_ensemble", 'fit_ensemble(states, paid, device="abacus")', INVALID, "cannot be used here"),
     Call("fit_ensemble", "fit_ensemble(states, paid, device=np.zeros(2))", INVALID, "cannot be used here"),
     Call("fit_ensemble", "fit_ensemble(None, paid)", INVALID, "inputs: cannot be read as an array of real numbers"),
-    Call("fit_ensemble", "fit_ensemble(states, None)", INVALID, "rewards: cannot be read as an array of real numbers"),
+    Call("fit_ensemble", "fit_ensemble(states, None)", INVALID, "rewards: missing"),
     Call("fit_ensemble", "fit_ensemble(states[:0], paid[:0])", INVALID, "dimension S of shape [0, 2] is empty"),
     Call("fit_ensemble", "fit_ensemble(states[:, :0], paid)", INVALID, "states of shape [0] hold no number"),
     Call("fit_ensemble", "fit_ensemble(states, paid.double() * 1e300)", INVALID, "sums may overflow: scale them"),
@@ -808,6 +808,11 @@ CALLS = [
     Call("load_images", 'load_images("digits", data="empty")', MISSING, "holds no image set that is known here"),
     Call("load_images", "load_images(3)", INVALID, "choose one of 'digits', 'fashion', 'letters'"),
     Call("load_images", "load_images([])", INVALID, "choose one of 'digits', 'fashion', 'letters'"),
+    Call("RewardModels", "RewardModels([], familiar=states)", INVALID, "models: there is none"),
+    Call(
+        "RewardModels", "RewardModels([np.array([1.0]), np.array([2.0])], familiar=states)", INVALID, "without predict"
+    ),
+    Call("RewardModels", "RewardModels([policy, policy])", INVALID, "familiar: none are given"),
     Call("TableBelief", "TableBelief(torch.zeros(3, 2))", INVALID, "expected shape [M, S, A], got [3, 2]"),
     Call("TableBelief", "TableBelief(models).rewards([7])", INVALID, "there are 2, counted from 0"),
     Call("disagreement", "disagreement(torch.zeros(3))", INVALID, "expected shape [..., S, A], got [3]"),
@@ -815,7 +820,94 @@ CALLS = [
     Call("open_executor", 'open_executor("slurm").__enter__()', INVALID, "choose one of 'local', 'ray'"),
     Call("open_executor", 'open_executor("local", address="here").__enter__()', INVALID, "that of a Ray cluster"),
     Call("read_log", 'read_log(3, action="a", reward="r")', INVALID, "data=3 must be a path"),
-    Call("read_log", "read_log(table)", INVALID, "a table needs either an action column and a reward column"),
+    Call("fit_ensemble", "fit_ensemble(states)", INVALID, "rewards: missing; pass what each action paid"),
+    Call("fit_ensemble", "fit_ensemble(states, paid, labels=[0, 1] * 10)", INVALID, "pass one of them"),
+    Call("fit_ensemble", "fit_ensemble(states, paid, payoffs=[[1]])", INVALID, "they go with labels=..."),
+    Call(
+        "fit_ensemble", "fit_ensemble(states, labels=[0, 1] * 10)", INVALID, "say what each action pays for each label"
+    ),
+    Call("fit_ensemble", "fit_ensemble(states, labels=[0, 1], payoffs=np.eye(2))", INVALID, "2 labels for 20 rows"),
+    Call(
+        "fit_ensemble",
+        "fit_ensemble(states, labels=[0] * 20, payoffs=np.eye(2))",
+        INVALID,
+        "every row has the label '0'",
+    ),
+    Call("fit_ensemble", 'fit_ensemble(states, labels="ab" * 10, payoffs=np.eye(2))', INVALID, "one label per row"),
+    Call(
+        "fit_ensemble", "fit_ensemble(states, labels=[None, 1] * 10, payoffs=np.eye(2))", INVALID, "10 rows have none"
+    ),
+    Call(
+        "fit_ensemble",
+        "fit_ensemble(states, labels=[[0], 1] * 10, payoffs=np.eye(2))",
+        INVALID,
+        "one of them is a list",
+    ),
+    Call(
+        "fit_ensemble", 'fit_ensemble(states, labels=["a", "A"] * 10, payoffs=np.eye(2))', INVALID, "use one spelling"
+    ),
+    Call(
+        "fit_ensemble", "fit_ensemble(states, labels=[0, 1] * 10, payoffs=np.eye(3))", INVALID, "with L=2, got [3, 3]"
+    ),
+    Call("fit_ensemble", "fit_ensemble(states, labels=[0, 1] * 10, payoffs=[[0, nan], [1, 0]])", INVALID, "is nan"),
+    Call(
+        "fit_ensemble",
+        "fit_ensemble(states, labels=[0, 1] * 10, payoffs={0: {'go': 1}})",
+        INVALID,
+        "none for the label '1'",
+    ),
+    Call(
+        "fit_ensemble",
+        "fit_ensemble(states, labels=[0, 1] * 10, payoffs={0: {'go': 1}, 1: {'ask': 1}})",
+        INVALID,
+        "label '0', action 'ask': no payoff",
+    ),
+    Call(
+        "fit_ensemble",
+        "fit_ensemble(states, labels=[0, 1] * 10, payoffs={0: 1, 1: 2})",
+        INVALID,
+        "{label: {action: payoff}}",
+    ),
+    Call(
+        "fit_ensemble",
+        "fit_ensemble(states, labels=[0, 1] * 10, payoffs={0: {'go': '2*'}, 1: {'go': 1}})",
+        INVALID,
+        "'2*' is not known; a payoff is a number, a column of numbers",
+    ),
+    Call(
+        "fit_ensemble",
+        "fit_ensemble(states, labels=[0, 1] * 10, payoffs={0: {'go': '-x'}, 1: {'go': 1}})",
+        INVALID,
+        "the states are an array without named columns",
+    ),
+    Call(
+        "fit_ensemble",
+        "fit_ensemble(table, labels=[0, 1] * 10, payoffs={0: {'go': '-kind'}, 1: {'go': 1}})",
+        INVALID,
+        "'kind' is neither a number nor a column of numbers of the states; these are 'x'",
+    ),
+    Call(
+        "fit_ensemble",
+        "fit_ensemble(states, labels=[0, 1] * 10, payoffs=lambda rows: 1 / 0)",
+        INVALID,
+        "the function failed",
+    ),
+    Call(
+        "fit_ensemble",
+        "fit_ensemble(states, labels=[0, 1] * 10, payoffs=lambda rows: np.zeros((3, 2, 2)))",
+        INVALID,
+        "expected shape [B, L, A] with B=20",
+    ),
+    Call("RewardEnsemble", "belief.with_payoffs(np.eye(2))", INVALID, "these models predict rewards"),
+    Call("RewardEnsemble", "belief.probabilities(states)", INVALID, "these models predict rewards, not labels"),
+    Call("read_log", 'read_log(table, label="kind")', INVALID, "payoffs: missing"),
+    Call(
+        "read_log",
+        'read_log(table, action="kind", reward="x", payoffs=[1])',
+        INVALID,
+        "payoffs go with a column of labels",
+    ),
+    Call("read_log", "read_log(table)", INVALID, "a table needs one of these: a column of labels"),
     Call("read_log", 'read_log(table, action="go", reward="x")', INVALID, "no column 'go'"),
     Call("read_log", 'read_log("nothing.csv", action="a", reward="r")', MISSING, "there is no such file"),
     Call("smallest_rate", "smallest_rate(0)", INVALID, "num_states=0 is too small"),

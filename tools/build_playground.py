@@ -16,7 +16,7 @@ import torch
 from cautious import RewardEnsemble
 from cautious_paper.worlds.data import load_images
 
-FOLDER = Path(__file__).parents[1] / "src" / "cautious" / "play" / "static" / "weights"
+FOLDER = Path(__file__).parents[1] / "src" / "cautious_paper" / "play" / "static" / "weights"
 NUM_IMAGE_MODELS, NUM_DRIVING_MODELS = 60, 60
 """Enough for 1-of-20 to mean something, few enough for an answer within a tenth of a second of a stroke."""
 

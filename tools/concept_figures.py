@@ -8,11 +8,13 @@ from pathlib import Path
 import torch
 
 from cautious import CautiousPolicy, FallbackRule, KofN, fit_ensemble
-from cautious_paper.report.plotting import COLOURS, grid, save_figure
+from cautious_paper.report.plotting import CAUTIOUS, COLOURS, colours_of, grid, save_figure
 
 ASK_REWARD = 0.4
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 LEVELS = ("1-of-20", "5-of-20", "10-of-20", "20-of-20")
+WORDS_AT = ((3, (8, 2)), (14, (6, 4)), (40, (4, 6)), (80, (0, 5)))
+"""Where each level's name stands: at which rank of its curve, and how far from there, in points."""
 
 
 def cases(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -58,14 +60,15 @@ def draw_belief(path: Path) -> None:
 def draw_weights(path: Path, num_models: int = 100) -> None:
     """How much the i-th worst of a hundred models counts."""
     figure, panels = grid(1, 1, width=7, height=2.8)
-    for text, colour in zip(LEVELS, COLOURS, strict=False):
+    for (text, colour), (rank, place) in zip(colours_of(LEVELS).items(), WORDS_AT, strict=True):
         weights = KofN.parse(text).rank_weights(num_models)
-        panels[0, 0].plot(range(1, num_models + 1), weights, color=colour, label=text)
+        panels[0, 0].plot(range(1, num_models + 1), weights, color=colour)
+        panels[0, 0].annotate(text, (rank, float(weights[rank - 1])), place, textcoords="offset points", color=colour)
     panels[0, 0].set(xlabel="rank of the model, from the worst for the policy", ylabel="weight")
-    panels[0, 0].legend()
     save_figure(figure, path)
 
 
+CHOICES = {"Adelie": COLOURS[5], "Chinstrap": COLOURS[3], "ask": CAUTIOUS}
 MEASURED = ("bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g")
 
 
@@ -90,7 +93,7 @@ def draw_penguins(path: Path) -> None:
     figure, panels = grid(1, 3, width=3.2, height=2.9)
     fresh_only = torch.zeros(len(birds), dtype=torch.bool).scatter(0, fresh, True)
     for panel, (title, action) in zip(panels[0], pictures.items(), strict=True):
-        for number, (name, colour) in enumerate(zip(("Adelie", "Chinstrap", "ask"), COLOURS, strict=False)):
+        for number, (name, colour) in enumerate(CHOICES.items()):
             for birds_shown, marker in ((fresh_only, "o"), (gentoo, "x")):
                 chosen = states[birds_shown & (action == number)]
                 panel.scatter(chosen[:, 2], chosen[:, 1], s=14, marker=marker, color=colour, linewidths=0.8)

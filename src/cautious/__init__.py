@@ -30,6 +30,7 @@ _NAMES = {
     # Beliefs
     "cautious.beliefs.fit": ("fit_ensemble", "Learner"),
     "cautious.beliefs.ensemble": ("RewardEnsemble",),
+    "cautious.beliefs.models": ("RewardModels",),
     "cautious.beliefs.belief": ("Belief", "TableBelief"),
     "cautious.beliefs.networks.base": ("Network",),
     "cautious.beliefs.disagreement": ("disagreement", "FamiliarDisagreement"),
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
     from cautious.beliefs.disagreement import FamiliarDisagreement, disagreement
     from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.beliefs.fit import Learner, fit_ensemble
+    from cautious.beliefs.models import RewardModels
     from cautious.beliefs.networks.base import Network
     from cautious.beliefs.training.estimate import LongTrainingWarning
     from cautious.errors import (

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cautious.cli.main import main
+from cautious.cli.main import VERBS, main
 
 HEAVY = ("torch", "scipy", "matplotlib", "ray", "numba")
 
@@ -21,7 +21,7 @@ def loaded_by(arguments: str, folder: Path) -> set[str]:
     """Which heavy packages a command line imports, in a process of its own."""
     code = f"""
 import sys
-from cautious.cli.main import main
+from cautious.cli.main import VERBS, main
 try:
     main({arguments.split()})
 except SystemExit as stop:
@@ -128,3 +128,16 @@ def test_a_width_of_no_columns_is_no_width(rewards, tmp_path):
 def test_errors_keep_their_status_where_nothing_can_be_printed(tmp_path):
     assert shell("cautious solve --rewards nowhere.npy --level 1-of-2 >/dev/full", tmp_path).returncode == 2
     assert shell("cautious solve --unheard-of >/dev/full 2>&1", tmp_path).returncode == 2
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_no_line_of_any_help_is_wider_than_the_terminal(columns, monkeypatch, capsys):
+    """Neither in colour nor without; a terminal breaks a longer line within a word."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "dumb")
+    for verb in ("", *VERBS):
+        with pytest.raises(SystemExit):
+            main([*([verb] if verb else []), "--help"])
+        lines = capsys.readouterr().out.splitlines()
+        assert [line for line in lines if len(line) > columns] == []
+        assert len(lines) > 12

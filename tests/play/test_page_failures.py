@@ -6,16 +6,16 @@ import pytest
 from play_steps import answered, draw_line, open_csv, text, wait_for_text
 
 BAD_TABLES = {
-    "a,b\n1,2\n\nx,3\n": "line 4: “x” is not a number",
+    "a,b\n1,2\n\nx,3\n": "line 4: “x” in “a” is not a number",
     "red,green\nblue,yellow\n": "is not a number",
     "1\n2\n": "two columns of numbers",
     "": "is empty",
     "\n".join(f"1,2,{kind}" for kind in "abcdefg"): "three classes at most",
-    "id,x,y,c\n" + "\n".join(f"{i},2,{i}.5,a" for i in range(9)): "third column, “y”",
+    "x,y,c\n" + "\n".join(f"{i},2,k{i}" for i in range(9)): "9 different values in “c”",
     "1,2\n3,4\n": "at least two classes",
     "1,2,a\n1,inf,b\n": "“inf” is not a number",
     "x,y,c\n": "no number in it",
-    "x\ty\tc\n\t5\t3\n": "line 2: a number is missing",
+    "x\ty\n\t5\n": "line 2: a number is missing in “x”",
     "x;y\n1,5;2,5\n": "decimal comma. Write 1.5",
     "1,2,a\n-1.5e308,1,b\n": "“-1.5e308” is too large",
     "1,2,a\n1,1e200,b\n": "“1e200” is too large",

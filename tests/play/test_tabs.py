@@ -239,6 +239,7 @@ def test_drive(visit, viewport):
     before = text(page, "#stats-right")
     page.click("#drive-step")
     page.wait_for_function("before => document.getElementById('stats-right').textContent !== before", arg=before)
+    assert "Of the last" in page.get_attribute("#drive-trail", "aria-label")
     page.click("#room-drive [data-try=middle]")
     answered(page, "drive", "10-of-20")
     page.fill("#probability", "0.8")
@@ -258,6 +259,15 @@ def test_drive(visit, viewport):
     assert "You" in text(page, "#left-title")
 
 
+def pixels_differ(page):
+    """Whether the two planes of the table differ: the cautious one is striped where it acts differently."""
+    return page.evaluate("""() => {
+      const [a, b] = ["plane-ordinary", "plane-cautious"].map((id) => document.getElementById(id));
+      const data = [a, b].map((c) => c.getContext("2d").getImageData(0, 0, c.width, c.height).data);
+      return data[0].some((value, i) => value !== data[1][i]);
+    }""")
+
+
 @pytest.mark.parametrize("viewport", VIEWPORTS)
 def test_table(visit, viewport):
     page = visit.open("table", viewport=viewport)
@@ -269,13 +279,16 @@ def test_table(visit, viewport):
     page.click("[data-preset=moons]")
     page.wait_for_selector("#room-table[data-trained='100']", state="attached")
     page.click("[role=radio][data-class='2']")
-    page.click("#plane-action", position={"x": 30, "y": 40})
+    page.click("#plane-cautious", position={"x": 30, "y": 40})
     page.wait_for_selector("#room-table[data-trained='101']", state="attached")
-    page.click("[data-view=ordinary]")
-    assert page.get_attribute("#plane-action", "aria-label").endswith("ordinary action")
+    page.click("#plane-ordinary", position={"x": 60, "y": 40})
+    page.wait_for_selector("#room-table[data-trained='102']", state="attached")
+    assert page.get_attribute("#plane-ordinary", "aria-label").endswith("ordinary action")
+    assert page.get_attribute("#plane-cautious", "aria-label").endswith("cautious action")
+    assert pixels_differ(page)
     page.click("#table-clear")
     wait_for_text(page, "table-status", "at least two classes")
-    assert text(page, "#point-words") == "Point at the plane."
+    assert text(page, "#point-words") == "Point at a plane."
 
 
 def test_the_penguins_that_were_hidden(visit):
@@ -292,7 +305,7 @@ def test_the_penguins_that_were_hidden(visit):
     wait_for_text(page, "table-status", "is not a number")
     assert "wrong" in page.get_attribute("#table-status", "class")
     assert page.is_hidden("#reveal")
-    assert page.get_attribute("#plane-action", "aria-label").startswith("Plane with 0 points")
+    assert page.get_attribute("#plane-cautious", "aria-label").startswith("Plane with 0 points")
 
 
 def test_a_table_from_a_file(visit):
@@ -300,9 +313,28 @@ def test_a_table_from_a_file(visit):
     rows = "\n".join(f"{100 + i % 7},{5 * (i % 3) + i % 5 / 10},{'abc'[i % 3]}" for i in range(60))
     open_csv(page, f"height,width,kind,more\n{rows}")
     page.wait_for_selector("#room-table[data-trained='60']", state="attached")
-    wait_for_text(
-        page, "table-status", "Across: “height”, up: “width”, class: “kind”; other columns are not used. A is “a”"
-    )
+    wait_for_text(page, "table-status", "60 rows. Across: “height”, up: “width”, class: “kind”.")
+    assert "says a" in text(page, "#plane-legend")
+
+
+def test_the_columns_of_a_file_can_be_chosen(visit):
+    """Two numbers among five columns, with a text before them; then others."""
+    page = visit.open("table")
+    rows = "\n".join(f"bird {i},{'xyz'[i % 3]},{i % 7},{i % 3 + i / 100},{i * i % 11}" for i in range(45))
+    open_csv(page, f"name,kind,age,size,weight\n{rows}")
+    wait_for_text(page, "table-status", "Across: “age”, up: “size”, class: “kind”.")
+    page.wait_for_selector("#room-table[data-trained='45']", state="attached")
+    page.select_option("#column-up", label="weight")
+    wait_for_text(page, "table-status", "Across: “age”, up: “weight”, class: “kind”.")
+    page.select_option("#column-kind", label="name")
+    wait_for_text(page, "table-status", "45 different values in “name”")
+    assert page.is_visible("#columns")
+    page.select_option("#column-kind", label="no class")
+    wait_for_text(page, "table-status", "All are class A")
+    page.select_option("#column-across", label="kind")
+    wait_for_text(page, "table-status", "line 2: “x” in “kind” is not a number")
+    page.click("#table-clear")
+    assert page.is_hidden("#columns")
 
 
 def test_a_file_dropped_anywhere_is_opened(visit):
@@ -313,7 +345,7 @@ def test_a_file_dropped_anywhere_is_opened(visit):
       const event = new DragEvent("drop", { dataTransfer: dropped, bubbles: true, cancelable: true });
       document.querySelector("header").dispatchEvent(event);
     }""")
-    wait_for_text(page, "table-status", "2 rows. A is “a”, B is “b”.")
+    wait_for_text(page, "table-status", "2 rows.")
 
 
 def test_a_column_with_one_value_is_no_answer_to_anything(visit):
@@ -370,7 +402,7 @@ def test_tabs_and_drawing_by_keyboard(visit):
     assert page.is_visible("#room-drive")
     page.keyboard.press("ArrowRight")
     answered(page, "table", "1-of-20")
-    page.focus("#plane-action")
+    page.focus("#plane-cautious")
     wait_for_text(page, "point-words", "Caution")
     page.keyboard.press("ArrowLeft")
     page.wait_for_function(

@@ -20,13 +20,27 @@ from cautious.validation import as_float_tensor, check_callable, check_shape, ch
 class Belief(Protocol):
     """What M models say each action pays: all that a policy needs to know of a belief.
 
-    A belief may have more, which a policy uses where it is there: `num_models` and `num_actions`, `actions` (names), and
-    `familiar` (a `FamiliarDisagreement`, the unit of `Decision.disagreement`).
+    A belief may have more, which a policy uses where it is there. `RewardModels` has all of it:
+
+    - ``num_models``, ``num_actions``: sizes, so that a level or an action that does not fit is refused at once;
+    - ``actions``: the names of the actions, a tuple;
+    - ``familiar``: a `FamiliarDisagreement`, the unit of `Decision.disagreement`;
+    - ``opinions(states) -> [M, B, A]``: rewards for single decisions, where only the order of actions counts; without it,
+      `rewards`;
+    - ``read(states)``: the rows without those that the belief cannot judge, and what is wrong with these
+      (`tables.schema.StateRows`); without it, `rewards` raises for such rows;
+    - ``as_trained(states) -> [B, D]`` and ``columns``: states as numbers, and the columns behind these (a `TableSchema`); for
+      `CautiousPolicy.explain`.
     """
 
     def rewards(self, states: Any) -> Tensor:
         """Rewards [M, B, A] of all models for B states, in whatever form the belief takes states."""
         ...
+
+
+def opinions_of(belief: Any, states: Any) -> Any:
+    """What a belief's models say for single decisions, [M, B, A], unchecked."""
+    return getattr(belief, "opinions", belief.rewards)(states)
 
 
 class TableBelief:

@@ -26,6 +26,7 @@ from cautious.types import Sampling, Update
 
 if TYPE_CHECKING:
     from cautious.beliefs.ensemble import RewardEnsemble
+    from cautious.beliefs.models import RewardModels
 
 POOR = 0.5
 """An ensemble whose mean explains less than this share of the rewards' variance has not learned them."""
@@ -149,7 +150,9 @@ class Diagnosis:
             ) from None
 
 
-def examine(belief: RewardEnsemble, familiar: Tensor, predictions: Tensor, targets: Tensor, seed: int) -> Diagnosis:
+def examine(
+    belief: RewardEnsemble | RewardModels, familiar: Tensor, predictions: Tensor, targets: Tensor, seed: int
+) -> Diagnosis:
     """The diagnosis of a trained belief.
 
     Args:
@@ -159,7 +162,7 @@ def examine(belief: RewardEnsemble, familiar: Tensor, predictions: Tensor, targe
         targets: What was paid there, [H, A], NaN where unknown.
         seed: Starts the draws of made-up states.
     """
-    made_up = torch.full((belief.num_models, 1, belief.num_actions), torch.nan, dtype=torch.float32)
+    made_up = torch.full((belief.num_models, 1, targets.shape[1]), torch.nan, dtype=torch.float32)
     responses: tuple[NoveltyResponse, ...] = ()
     shared = math.nan
     # A user's module may raise anything beyond the range of its inputs: nothing is known there, which is no error.
@@ -186,8 +189,8 @@ def diagnose(
     """The diagnosis: predictions of M models against known rewards, and against each other where nothing is known.
 
     Args:
-        rewards: On familiar states that were held out, [M, S, A].
-        targets: [S, A], NaN where unknown.
+        rewards: On familiar states that were held out, [M, H, A].
+        targets: [H, A], NaN where unknown; errors are NaN where nothing is known.
         unfamiliar: On `unfamiliar_states`, [M, U, A]; what is not finite does not count.
         responses: What a cautious policy does on made-up rows, by kind (`probe_novelty`).
         shared: How far opinions about unlike novelties go together (`shared_doubt`).
@@ -196,9 +199,12 @@ def diagnose(
     known = ~known_rewards.isnan()
     errors = (predicted.mean(dim=0) - known_rewards)[known]
     member = _root_mean_square((predicted - known_rewards)[:, known])
-    centred = known_rewards - known_rewards.nanmean(dim=0).nan_to_num()
-    deviation = _root_mean_square(centred[known])
-    familiar = float(predicted.std(dim=0, correction=0)[known].mean())
+    # Where nothing is known, errors are NaN, and what the models say on average stands for the rewards.
+    reference = known_rewards if bool(known.any()) else predicted.mean(dim=0)
+    counted = ~reference.isnan()
+    centred = (reference - reference.nanmean(dim=0).nan_to_num())[counted]
+    deviation = _root_mean_square(centred)
+    familiar = float(predicted.std(dim=0, correction=0)[counted].mean())
     spread = unfamiliar.double().std(dim=0, correction=0)
     elsewhere = float(spread[spread.isfinite()].mean())
     error = _root_mean_square(errors)
@@ -209,7 +215,7 @@ def diagnose(
             f"always predicting each action's mean reward is {deviation:.3g}. Train longer, or give them more data; if the "
             "rewards are very noisy, no model could do better."
         )
-    wrong, plain = (predicted - known_rewards)[:, known].abs(), float(centred[known].abs().mean())
+    wrong, plain = (predicted - known_rewards)[:, known].abs(), float(centred.abs().mean())
     # A few familiar rows may be far in the prior's eyes: they count, but not without limit.
     usual = float(wrong.clamp(max=OUTLYING * deviation).mean())
     if deviation > 0 and usual > plain and not concerns:
@@ -224,7 +230,7 @@ def diagnose(
             f"{shared:.2f}. In a world with several novelties a k-of-N policy cannot weigh them up. Use a prior "
             "(prior=0.75 is the default for vectors), or models that differ in more than one way."
         )
-    scale = deviation or _root_mean_square(known_rewards[known])
+    scale = deviation or _root_mean_square(reference[counted])
     if familiar < NARROW * scale and elsewhere < NARROW * scale:
         concerns.append(
             f"the models agree everywhere: they differ by {familiar:.2g} on familiar states and by {elsewhere:.2g} on made-up "
@@ -415,7 +421,9 @@ def _whitening(rows: Tensor, shrinkage: float) -> Callable[[Tensor], Tensor]:
     return lambda other: (other - mean) / scale @ (axes / variances.sqrt())
 
 
-def probe_novelty(belief: RewardEnsemble, familiar: Tensor, seed: int = 0) -> tuple[NoveltyResponse, ...]:
+def probe_novelty(
+    belief: RewardEnsemble | RewardModels, familiar: Tensor, seed: int = 0
+) -> tuple[NoveltyResponse, ...]:
     """On how many made-up rows of each kind a 1-of-20 policy departs from the ordinary one.
 
     Only rows count where caution would be worth it. Suppose nothing were known about a row: its rewards could be those of any

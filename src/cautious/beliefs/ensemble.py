@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,8 +21,9 @@ from torch import Tensor
 
 from cautious.beliefs.belief import state_numbers
 from cautious.beliefs.diagnostics import Diagnosis
-from cautious.beliefs.disagreement import FamiliarDisagreement
+from cautious.beliefs.disagreement import MOST, FamiliarDisagreement, disagreement
 from cautious.beliefs.fixed_shapes import filled_up, rounds_alike
+from cautious.beliefs.labels import expected_rewards, probabilities
 from cautious.beliefs.networks.base import Calls, Network, checked_network, restored
 from cautious.beliefs.prior import Prior
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
@@ -31,7 +33,9 @@ from cautious.parallel import parallel_map, single_threaded
 from cautious.progress import Progress, ProgressTracker
 from cautious.tables.arrays import PICTURES_KEPT_AS, as_grey, picture_shape
 from cautious.tables.frames import as_table, is_named
-from cautious.tables.schema import KEPT_AS, TableSchema, action_names
+from cautious.tables.learn import TableWarning
+from cautious.tables.payoffs import LABELS_KEPT_AS, PAYOFFS_KEPT_AS, Payoffs, about_unused, kept_labels, payoffs_for
+from cautious.tables.schema import KEPT_AS, TableSchema, action_names, with_actions
 from cautious.types import ArrayLike
 from cautious.validation import (
     as_device,
@@ -46,10 +50,23 @@ from cautious.validation import (
 )
 
 DESCRIPTION, WEIGHTS, PRIOR = "ensemble.json", "models.safetensors", "prior.safetensors"
+HELD_OUT = "held-out.safetensors"
 KEPT_BYTES = 2**26
 """Weights of at most this size are kept in the layout of single predictions beside their own."""
 SHIPPED: Mapping[str, str] = MappingProxyType({"ask-for-help": "cautious_paper", "driving": "cautious_paper"})
 """Beliefs that can be loaded by name, with the package that holds them in its folder "shipped"."""
+
+
+class HeldOut(NamedTuple):
+    """States that no model of labels saw in training: other payoffs change how far the models disagree there."""
+
+    states: Tensor
+    """As the models were trained on them, [H, ...]."""
+
+    @classmethod
+    def of(cls, states: Tensor) -> HeldOut:
+        """At most `disagreement.MOST` of them, evenly spaced as `FamiliarDisagreement.of` takes them."""
+        return cls(states[:: max(1, math.ceil(len(states) / MOST))].cpu().clone())
 
 
 class RewardEnsemble:
@@ -72,6 +89,7 @@ class RewardEnsemble:
         settings: Mapping[str, Any] | None = None,
         states: tuple[Tensor, ...] | None = None,
         prior: Prior | None = None,
+        payoffs: Payoffs | None = None,
     ) -> None:
         """Keep the models.
 
@@ -82,6 +100,7 @@ class RewardEnsemble:
             settings: How the models were trained, as plain values that a JSON file can hold.
             states: Of `on`: the states that `rewards_for` is about.
             prior: Each model's random prior; its rewards are added to those of the network.
+            payoffs: Where the networks predict labels, what each action pays for each label.
         """
         self.network = checked_network(network)
         self.parameters = as_float_tensor(parameters, "parameters").float()
@@ -92,6 +111,8 @@ class RewardEnsemble:
         check_shape(self.losses, "M", "losses", M=len(self.parameters))
         self.settings = _plain({} if settings is None else settings)
         self.prior = prior
+        self.payoffs = payoffs
+        """Of models that predict labels: what each action pays for each label. None for models that predict rewards."""
         self._states = states
         self._layers: tuple[tuple[int, ...], list[Any]] | None = None
         self._columns: tuple[Any, TableSchema] | None = None
@@ -99,6 +120,8 @@ class RewardEnsemble:
         """How the models did on familiar states that were held out; None if none were."""
         self.familiar: FamiliarDisagreement | None = None
         """How far the models disagree in held-out familiar states, the unit of `Decision.disagreement`; None if unknown."""
+        self.held_out: HeldOut | None = None
+        """Of models that predict labels: some of the states that were held out."""
 
     @property
     def num_models(self) -> int:
@@ -108,7 +131,12 @@ class RewardEnsemble:
     @property
     def num_actions(self) -> int:
         """Number of actions, A."""
-        return self.network.num_actions
+        return self.network.num_actions if self.payoffs is None else self.payoffs.num_actions
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The labels whose probabilities the models predict, in their order; None for models that predict rewards."""
+        return None if self.payoffs is None else self.payoffs.labels
 
     @property
     def state_shape(self) -> tuple[int, ...]:
@@ -150,7 +178,61 @@ class RewardEnsemble:
         target = as_device(device)
         moved = self.parameters.to(target), self.losses.to(target)
         prior = None if self.prior is None else self.prior.to(target)
-        return self._with_held_out_results(RewardEnsemble(self.network, *moved, self.settings, self._states, prior))
+        same = RewardEnsemble(self.network, *moved, self.settings, self._states, prior, self.payoffs)
+        return self._with_held_out_results(same)
+
+    @single_threaded
+    def with_payoffs(self, payoffs: Any) -> RewardEnsemble:
+        """The same belief with other payoffs, as if it had been trained with them: for models that predict labels.
+
+        Only `diagnosis` is left out, which needs the training data.
+
+        Args:
+            payoffs: In any form that `fit_ensemble` takes. The actions may be others, too.
+
+        Raises:
+            InvalidInputError: The models predict rewards; or payoffs are missing, or of no known form.
+
+        >>> belief = fit_ensemble([[0.0], [1.0]] * 10, labels=["bad", "good"] * 10, progress=False, num_models=4,
+        ...                       payoffs={"bad": {"lend": -4, "refuse": 0}, "good": {"lend": 1, "refuse": 0}})
+        >>> belief.with_payoffs({"bad": {"lend": -9}, "good": {"lend": 1}}).actions
+        ('lend',)
+        """
+        if self.payoffs is None:
+            raise InvalidInputError(
+                "payoffs: these models predict rewards, in which the payoffs are included; train with labels=... and "
+                "payoffs=... to change payoffs later."
+            )
+        assert self.labels is not None
+        example = torch.zeros(2, *self.state_shape) if self.held_out is None else self.held_out.states
+        found, unused = payoffs_for(payoffs, self.labels, example, self.columns)
+        for note in about_unused(unused):
+            warnings.warn(TableWarning(note), stacklevel=3)  # past the wrapper `single_threaded`
+        _, shares = kept_labels(self.settings)
+        settings = with_actions(self.settings, found.actions) | {PAYOFFS_KEPT_AS: found.described()}
+        prior = self.prior
+        if prior is not None:
+            prior = prior.for_actions(found.num_actions, int(self.settings["seed"])).for_payoffs(found.table, shares)
+        same = RewardEnsemble(self.network, self.parameters, self.losses, settings, None, prior, found)
+        same.held_out = self.held_out
+        if same.held_out is not None:
+            opinions = same.rewards(same.held_out.states, bounded=False)
+            same.familiar = FamiliarDisagreement.of(disagreement(opinions).cpu())
+        return same
+
+    @single_threaded
+    def probabilities(self, states: Any) -> Tensor:
+        """How likely each label is in each state under every model, without the random prior: [M, S, L], float32.
+
+        Raises:
+            InvalidInputError: The models predict rewards, or as of `rewards`.
+        """
+        if self.payoffs is None:
+            raise InvalidInputError("probabilities: these models predict rewards, not labels; train with labels=...")
+        arrays = self.network.as_states(self.as_trained(states))
+        out = torch.empty(self.num_models, len(arrays[0]), self.network.num_actions, device=self.parameters.device)
+        self._fill(out, Calls.of(self.network), torch.arange(self.num_models), arrays, of_labels=True)
+        return out
 
     @single_threaded
     def rewards(self, states: Any, *, bounded: bool = True, progress: Progress | None = None) -> Tensor:
@@ -180,7 +262,7 @@ class RewardEnsemble:
         Solvers take the result in place of an array of rewards, and read it block by block (`rewards_for`). So the rewards of
         all models need not fit into memory at once.
         """
-        parts = self.parameters, self.losses, self.settings, self._as_states(states), self.prior
+        parts = self.parameters, self.losses, self.settings, self._as_states(states), self.prior, self.payoffs
         return self._with_held_out_results(RewardEnsemble(self.network, *parts))
 
     @single_threaded
@@ -192,9 +274,13 @@ class RewardEnsemble:
         return self._predict(state_numbers(indices, self.num_models, "indices"), self._states, None)
 
     def _as_states(self, states: Any) -> tuple[Any, ...]:
-        """Arrays as the network takes them; with a prior, last what is new about each state (`Prior.novelty`)."""
-        arrays = self.network.as_states(self.as_trained(states))
-        return arrays if self.prior is None else (*arrays, self.prior.novelty(arrays[0]))
+        """Arrays as the network takes them; payoffs [S, L, A], where rows differ in them; and with a prior `Prior.novelty`."""
+        trained = self.as_trained(states)
+        arrays = self.network.as_states(trained)
+        first = arrays[0]
+        if self.payoffs is not None and self.payoffs.depend_on_rows:
+            arrays = (*arrays, self.payoffs.of_rows(trained, self.columns))
+        return arrays if self.prior is None else (*arrays, self.prior.novelty(first))
 
     def as_trained(self, states: Any) -> Any:
         """States as the array that the models were trained on: columns by name and pictures are converted."""
@@ -232,8 +318,12 @@ class RewardEnsemble:
         states: tuple[Any, ...],
         progress: Progress | None = None,
         bounded: bool = True,
+        of_labels: bool = False,
     ) -> None:
-        """Write predictions into `out` [N, S, ...], block by block of models and rows; on the CPU each core has a block."""
+        """Write predictions into `out` [N, S, ...], block by block of models and rows; on the CPU each core has a block.
+
+        With `of_labels` they are the probabilities of labels, and `states` are the network's alone.
+        """
         device = self.parameters.device
         num_models, most_rows = calls.block[device.type]
         num_rows = most_rows or out.shape[1]
@@ -263,7 +353,12 @@ class RewardEnsemble:
             model, row = number // row_blocks * num_models, number % row_blocks * num_rows
             models, rows = slice(model, model + num_models), slice(row, row + num_rows)
             inputs, target = list(shared) if few else inputs_of(rows), out[models, rows]
-            novelty = inputs.pop() if self.prior is not None else None
+            prior, payoffs = (None, None) if of_labels else (self.prior, self.payoffs)
+            novelty = inputs.pop() if prior is not None else None
+            at_stake = None if payoffs is None else payoffs.table.to(device)
+            if payoffs is not None and payoffs.depend_on_rows:
+                at_stake = inputs.pop()
+                prior = None if prior is None else prior.for_payoffs(at_stake.cpu(), self._shares)
             if kept is not None:
                 predicted = self.network.predict_by(kept[number // row_blocks], *inputs)  # type: ignore[attr-defined]
             else:
@@ -272,11 +367,17 @@ class RewardEnsemble:
                     # Libraries round by the shape of a call: each has the same, so that no row or model depends on others.
                     parameters = filled_up(parameters, num_models)
                 predicted = self.network.predict(parameters, *inputs)
-            target.copy_(predicted[: target.shape[0], : target.shape[1]])
-            if self.prior is not None and novelty is not None:
-                opinions = self.prior.opinions(indices[models].to(device), novelty, bounded=bounded)
-                if bounded:
-                    target.copy_(self.prior.bound(target))
+            if self.payoffs is not None:
+                predicted = probabilities(predicted)
+            if at_stake is not None:
+                predicted = expected_rewards(predicted, at_stake)
+            if prior is None or novelty is None:
+                target.copy_(predicted[: target.shape[0], : target.shape[1]])
+            else:
+                count = slice(target.shape[0]), slice(target.shape[1])
+                opinions = prior.opinions(indices[models].to(device), novelty, bounded=bounded)
+                predicted = predicted.to(target.dtype)
+                target.copy_((prior.bound(predicted) if bounded else predicted)[count])
                 target += opinions[:, : target.shape[1]]
             tracker.report(number)
 
@@ -317,8 +418,13 @@ class RewardEnsemble:
 
     def _with_held_out_results(self, same: RewardEnsemble) -> RewardEnsemble:
         """`same`, which has the same models, with the results on held-out states."""
-        same.diagnosis, same.familiar = self.diagnosis, self.familiar
+        same.diagnosis, same.familiar, same.held_out = self.diagnosis, self.familiar, self.held_out
         return same
+
+    @cached_property
+    def _shares(self) -> Tensor:
+        """How often each label occurs in training, [L]."""
+        return kept_labels(self.settings)[1]
 
     def held_out_results(self) -> dict[str, Any]:
         """Results on held-out states, as plain values for JSON."""
@@ -340,9 +446,16 @@ class RewardEnsemble:
         described |= {"settings": self.settings, **self.held_out_results()}
         if self.prior is not None:
             described["prior"] = {"width": self.prior.width}
+        if self.payoffs is not None and self.payoffs.function is not None:
+            name = self.settings[PAYOFFS_KEPT_AS]["function"]
+            raise InvalidInputError(
+                f"payoffs: the function {name!r} cannot be saved, since a file holds no code. Save the belief with payoffs of "
+                "a table, belief.with_payoffs(table).save(folder), and call with_payoffs(function) on what you load."
+            )
         weights = Part.of({"parameters": self.parameters, "losses": self.losses})
         prior = None if self.prior is None else Part.of(self.prior.tensors())
-        save_parts(path / DESCRIPTION, described, {WEIGHTS: weights, PRIOR: prior})
+        held_out = None if self.held_out is None else Part.of({"states": self.held_out.states})
+        save_parts(path / DESCRIPTION, described, {WEIGHTS: weights, PRIOR: prior, HELD_OUT: held_out})
 
     @classmethod
     def load(cls, folder: Path | str, network: Network | Callable[[], torch.nn.Module] | None = None) -> RewardEnsemble:
@@ -370,12 +483,15 @@ class RewardEnsemble:
             or not isinstance(described.get("settings"), dict)
         ):
             raise BadFileError(f"{path}: not an ensemble that this version reads (format {FORMAT}, with settings).")
-        architecture = restored(described, path, network)
+        architecture, settings = restored(described, path, network), described["settings"]
         parameters, losses = _load_models(folder, described, architecture.num_parameters)
-        sizes = len(parameters), math.prod(architecture.state_shape), architecture.num_actions
-        belief = cls(
-            architecture, parameters, losses, described["settings"], prior=_load_prior(folder, described, sizes)
-        )
+        payoffs = _load_payoffs(settings, architecture.num_actions)
+        num_actions = architecture.num_actions if payoffs is None else payoffs.num_actions
+        sizes = len(parameters), math.prod(architecture.state_shape), num_actions
+        prior = _load_prior(folder, described, sizes)
+        belief = cls(architecture, parameters, losses, settings, prior=prior, payoffs=payoffs)
+        if payoffs is not None:
+            belief.held_out = _load_held_out(folder, described, architecture.state_shape)
         try:
             belief.diagnosis = Diagnosis.read(described.get("diagnosis"))
             belief.familiar = FamiliarDisagreement.read(described.get("familiar"))
@@ -407,6 +523,27 @@ def _load_prior(folder: Path, described: Mapping[str, Any], sizes: tuple[int, in
         raise BadFileError(f"{folder / DESCRIPTION}: prior must be a width, zero or larger.")
     path, expected = part_of(folder, described, PRIOR)
     return Prior.read(float(prior["width"]), load_tensors(path, expected), sizes, path)
+
+
+def _load_payoffs(settings: Mapping[str, Any], num_labels: int) -> Payoffs | None:
+    """The payoffs of models that predict labels, of which the network knows so many; None of others."""
+    if settings.get(LABELS_KEPT_AS) is None:
+        return None
+    labels, _ = kept_labels(settings)
+    if len(labels) != num_labels:
+        raise BadFileError(f"belief: its network predicts {num_labels} labels, and {len(labels)} are named.")
+    return Payoffs.restored(settings.get(PAYOFFS_KEPT_AS), labels)
+
+
+def _load_held_out(folder: Path, described: Mapping[str, Any], state_shape: tuple[int, ...]) -> HeldOut | None:
+    """States that were held out; None where none were."""
+    path, expected = part_of(folder, described, HELD_OUT)
+    if expected is None and not path.exists():
+        return None
+    states = pick(load_tensors(path, expected), "states", path)
+    if tuple(states.shape[1:]) != tuple(state_shape) or not len(states) or not bool(states.float().isfinite().all()):
+        raise BadFileError(f"{path}: expected states {list(state_shape)} of finite numbers, got {list(states.shape)}.")
+    return HeldOut(states)
 
 
 def shipped_folder(folder: Path | str) -> Path:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from cautious.beliefs.diagnostics import BeliefWarning, examine
 from cautious.beliefs.disagreement import FamiliarDisagreement, disagreement
-from cautious.beliefs.ensemble import RewardEnsemble
+from cautious.beliefs.ensemble import HeldOut, RewardEnsemble
+from cautious.beliefs.labels import cross_entropy
 from cautious.beliefs.networks.base import named
 from cautious.beliefs.networks.module import ModuleNetwork, as_inputs
 from cautious.beliefs.networks.vector import Standardizer, VectorNetwork
@@ -28,6 +30,8 @@ from cautious.progress import Progress, as_progress
 from cautious.seeding import make_rng
 from cautious.tables.arrays import SIDE, picture_shape
 from cautious.tables.learn import TrainingData, as_training_data
+from cautious.tables.payoffs import LABELS_KEPT_AS, described_labels, kept_labels
+from cautious.tables.schema import KEPT_AS
 from cautious.types import ArrayLike
 from cautious.validation import as_float_tensor, as_folder, as_number, check_shape, resolve_device
 
@@ -69,6 +73,20 @@ class Learner(Protocol):
         ...
 
 
+class LabelLearner(Protocol):
+    """What a `Learner` needs beside its other methods to learn labels (`fit_ensemble(labels=...)`)."""
+
+    def label_problem(self, states: Tensor, targets: Tensor, loss_weights: Tensor | None) -> TrainingProblem:
+        """The network with its training data; its outputs are the scores of labels (`beliefs.labels.cross_entropy`).
+
+        Args:
+            states: What `as_inputs` returned, or a part of it, [S, ...].
+            targets: 1 for a row's label and 0 for the others, [S, L].
+            loss_weights: Weight of each label in the loss, [L]; None: all alike.
+        """
+        ...
+
+
 class VectorLearner:
     """Two hidden layers on vectors (`VectorNetwork`), in units of the training data."""
 
@@ -95,6 +113,13 @@ class VectorLearner:
         network = VectorNetwork(tuple(states.shape[1:]), rewards.shape[1], units=units)
         return ModuleTrainingProblem(network, network.as_states(states)[0], rewards, loss_weights)
 
+    def label_problem(self, states: Tensor, targets: Tensor, loss_weights: Tensor | None) -> TrainingProblem:
+        """The default network, whose scores of labels have no unit."""
+        units = replace(Standardizer.of(states.flatten(1), targets), reward=1.0)
+        network = VectorNetwork(tuple(states.shape[1:]), targets.shape[1], units=units)
+        rows = network.as_states(states)[0]
+        return ModuleTrainingProblem(network, rows, targets, loss_weights, loss=cross_entropy)
+
 
 class ModuleLearner(VectorLearner):
     """A module of the user's own: it takes states as they are, and returns rewards in the units of the training data."""
@@ -116,6 +141,12 @@ class ModuleLearner(VectorLearner):
     ) -> TrainingProblem:
         """The module, stacked, with its training data."""
         return ModuleTrainingProblem(ModuleNetwork(self._factory, states), states, rewards, loss_weights)
+
+    def label_problem(self, states: Tensor, targets: Tensor, loss_weights: Tensor | None) -> TrainingProblem:
+        """The module, stacked, whose outputs are the scores of labels."""
+        return ModuleTrainingProblem(
+            ModuleNetwork(self._factory, states), states, targets, loss_weights, loss=cross_entropy
+        )
 
 
 def learner_for(network: Any, inputs: Any) -> Learner:
@@ -145,6 +176,8 @@ def fit_ensemble(
     inputs: ArrayLike | TrainingData | Any,
     rewards: ArrayLike | Any = None,
     *,
+    labels: Any = None,
+    payoffs: Any = None,
     network: NetworkChoice = "auto",
     num_models: int = 100,
     num_epochs: int = 100,
@@ -168,6 +201,11 @@ def fit_ensemble(
 
         r_i(x, a) = network_i(x, a) + prior_i(x, a)
 
+    Where the log says what a row turned out to be (a loan was repaid, a part was faulty), pass `labels` and `payoffs` rather
+    than rewards. Models then learn the labels' probabilities (they minimise the cross-entropy), and rewards follow from them:
+
+        r_i(x, a) = Σ_l P_i(l | x) · payoff[l, a] + prior_i(x, a)
+
     docs/tutorial-own-data.md walks from a CSV file to decisions; docs/extend.md adds a network of one's own.
 
     Args:
@@ -178,10 +216,17 @@ def fit_ensemble(
             returns it, without `rewards`.
         rewards: What each action paid in each state, [S, A]. NaN where an action was not tried: such an entry carries no loss.
             In a frame or a dictionary each column is an action, and the belief keeps the names of the actions.
+        labels: Instead of rewards: what each row turned out to be, S texts, numbers or truth values. They are compared as texts
+            and sorted: numbers by size, others by the alphabet.
+        payoffs: With labels: what each action pays for each label. A dictionary {label: {action: payoff}}; or a frame, or a
+            file (.csv, .parquet), whose first column has the labels and whose other columns are the actions; or an array [L, A]
+            in the order of the sorted labels. A payoff is a number or, in rows with named columns, "-amount" or "0.1*amount": a
+            column of numbers, times a number. Or a function that takes rows and returns payoffs [B, L, A]; a belief with a
+            function cannot be saved. `RewardEnsemble.with_payoffs` changes payoffs later, without training again.
         network: "image" is the paper's convolutional network. "vector" is a network with two hidden layers of 64, which learns
             the units of features and rewards from the data. "auto" takes the first for images and pictures, and the second
             for everything else. Or a function without arguments that returns a torch module, from inputs [B, ...] to rewards
-            [B, A] in the units that they come in. Or a `Learner`.
+            [B, A] in the units that they come in (with `labels`, to one score for each label [B, L]). Or a `Learner`.
         num_models: M. A level such as 1-of-20 needs at least 20. Even numbers are better: priors come in pairs of opposite
             signs, so that they leave the mean of all models as it was learned.
         num_epochs: Passes over the data.
@@ -189,7 +234,8 @@ def fit_ensemble(
         learning_rate: Learning rate of Adam. By default 0.0016 for images (the paper's), 0.001 for a module of one's own, and
             for vectors 0.01 or, with more than nine features, 0.03 / √features.
         weight_decay: L2 penalty of Adam.
-        loss_weights: Loss weight per action, shape [A].
+        loss_weights: Loss weight per action, shape [A]; with `labels`, per label [L]. Unequal weights of labels change the
+            probabilities that are learned, and with them the rewards.
         seed: Model i depends on (seed, i) alone: not on the number of models, and not on interruptions.
         device: "cpu" or "cuda"; "auto" takes a GPU where there is one.
         checkpoint_dir: Folder for unfinished work. The same call resumes from there.
@@ -226,7 +272,7 @@ def fit_ensemble(
     """
     if executor is not None and not callable(getattr(executor, "train", None)):
         raise InvalidInputError(f"executor={executor!r} must be what open_executor yields, or None.")
-    data = as_training_data(inputs, rewards, missing)
+    data = as_training_data(inputs, rewards, missing, labels, payoffs)
     inputs, table = data.inputs, checked_rewards(data.rewards)
     learner = learner_for(network, inputs)
     states, kept_of_states = learner.as_inputs(inputs)
@@ -234,9 +280,16 @@ def fit_ensemble(
     width = learner.prior(states) if prior is None else checked_width(prior)
     settings = TrainingSettings(num_models, num_epochs, batch_size, rate, weight_decay, seed)
     check_shape(table, "S A", "rewards", S=len(states))
-    familiar, held_out = _split(~table.isnan(), validation_fraction, seed)
+    targets = table  # what is learned: [S, A], or [S, L]
+    if data.labels is not None and data.payoffs is not None:
+        targets = one_hot(data.labels, len(data.payoffs.labels)).double()
+    known = ~table.isnan() if data.labels is None else targets > 0
+    familiar, held_out = _split(known, validation_fraction, seed)
     weights = None if loss_weights is None else as_float_tensor(loss_weights, "loss_weights")
-    problem = learner.problem(states[familiar], table[familiar], weights, each_action=width > 0)
+    if data.labels is None:
+        problem = learner.problem(states[familiar], table[familiar], weights, each_action=width > 0)
+    else:
+        problem = _label_learner(learner).label_problem(states[familiar], targets[familiar], weights)
     device_used = resolve_device(device) if executor is None else executor.device(str(device))
     folder = None if checkpoint_dir is None else as_folder(checkpoint_dir, "checkpoint_dir")
     job = TrainingJob(problem, settings, device_used)
@@ -261,13 +314,22 @@ def fit_ensemble(
     # A model's reward is its network's prediction plus its fixed random prior. The prior is added after training: networks are
     # trained on the rewards themselves, and the prior is nothing near familiar states.
     priors = None
+    kept = asdict(settings) | {"prior": width} | data.names | kept_of_states
+    if data.labels is not None and data.payoffs is not None:
+        kept |= {LABELS_KEPT_AS: described_labels(data.payoffs.labels, data.labels[familiar])}
     if width:
         rows = problem.network.as_states(states[familiar])[0].flatten(1)
-        priors = Prior.fitted(
-            rows, table[familiar], width=width, num_models=settings.num_models, seed=settings.seed
-        ).to(trained.parameters.device)
-    kept = asdict(settings) | {"prior": width} | data.names | kept_of_states
-    belief = RewardEnsemble(problem.network, trained.parameters, trained.losses, kept, prior=priors)
+        sizes: dict[str, int] = {"num_models": settings.num_models, "seed": settings.seed}
+        priors = Prior.fitted(rows, targets[familiar], width=width, **sizes)
+        if data.labels is not None and data.payoffs is not None:
+            shares = kept_labels(kept)[1]
+            priors = priors.for_actions(data.payoffs.num_actions, seed).for_payoffs(data.payoffs.table, shares)
+        priors = priors.to(trained.parameters.device)
+    belief = RewardEnsemble(
+        problem.network, trained.parameters, trained.losses, kept, prior=priors, payoffs=data.payoffs
+    )
+    if data.labels is not None and len(held_out):
+        belief.held_out = HeldOut.of(states[held_out])
     if len(held_out):
         predictions = belief.rewards(states[held_out], bounded=False)
         belief.familiar = FamiliarDisagreement.of(disagreement(predictions).cpu())
@@ -276,6 +338,16 @@ def fit_ensemble(
             # Level 3 is past the wrapper `single_threaded`: the warning points at the caller.
             warnings.warn(sentence, BeliefWarning, stacklevel=3)
     return belief
+
+
+def _label_learner(learner: Learner) -> LabelLearner:
+    """The same, if it can learn labels."""
+    if not callable(getattr(learner, "label_problem", None)):
+        raise InvalidInputError(
+            f"labels: the learner {type(learner).__name__} learns rewards only; give it a method label_problem (see "
+            "cautious.beliefs.fit.LabelLearner), or pass rewards instead of labels and payoffs."
+        )
+    return cast(LabelLearner, learner)
 
 
 def _split(known: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
@@ -300,8 +372,8 @@ def with_needed(known: Tensor, familiar: Tensor, held_out: Tensor) -> tuple[Tens
     return torch.cat([familiar, held_out[needed]]).sort().values, held_out[~needed].sort().values
 
 
-def refit(belief: RewardEnsemble, inputs: Tensor, rewards: Tensor, progress: Progress | None = None) -> RewardEnsemble:
-    """A belief that is trained like another one, on other data: inputs [S, ...], rewards [S, A].
+def refit(belief: RewardEnsemble, inputs: Tensor, targets: Tensor, progress: Progress | None = None) -> RewardEnsemble:
+    """A belief that is trained like another one, on other data: inputs [S, ...], rewards [S, A]; or labels as numbers [S].
 
     Seed, settings and kind of network are the same. Loss weights are not recorded, so all are 1 here. Nothing is held out.
     """
@@ -312,9 +384,15 @@ def refit(belief: RewardEnsemble, inputs: Tensor, rewards: Tensor, progress: Pro
         raise InvalidInputError(
             "belief: how it was trained is not known, so that it cannot be trained again; pass one that fit_ensemble made."
         )
+    if belief.payoffs is None:
+        data = TrainingData(inputs, targets)
+    else:
+        names = {KEPT_AS: settings[KEPT_AS]} if settings.get(KEPT_AS) is not None else {}
+        at_stake = belief.payoffs.of_rows(inputs, belief.columns)
+        paid = at_stake[targets] if at_stake.dim() == 2 else at_stake[torch.arange(len(targets)), targets]
+        data = TrainingData(inputs, paid, names, belief.columns, (), targets, belief.payoffs)
     return fit_ensemble(
-        inputs,
-        rewards,
+        data,
         network=network.module if type(network) is ModuleNetwork else network.name,
         num_models=belief.num_models,
         prior=settings.get("prior", 0.0),

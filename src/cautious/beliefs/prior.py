@@ -45,7 +45,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -55,6 +55,7 @@ from cautious.beliefs.fixed_shapes import aligned, filled_up
 from cautious.beliefs.networks.module import MODELS_PER_CALL
 from cautious.beliefs.networks.vector import deviations, shared_deviation
 from cautious.errors import Argument, BadFileError, InvalidInputError
+from cautious.ops.sums import pairwise_sum
 from cautious.seeding import make_rng
 from cautious.validation import as_number
 
@@ -170,6 +171,34 @@ class Prior:
             products.float(),
             torch.stack(known).float(),
         )
+
+    def for_actions(self, num_actions: int, seed: int) -> Prior:
+        """The same for A actions that were all tried in every row, as where labels are known.
+
+        Distances stay as they are; heights are drawn as `fitted` draws them for so many actions. `for_payoffs` says how much
+        is at stake.
+        """
+        first = {name: getattr(self, name)[..., :1] for name in ("tried", "reach")}
+        wide = {name: part.expand(-1, num_actions).contiguous() for name, part in first.items()}
+        assert self.steepness is not None
+        heights = _draws(seed, len(self.heights), num_actions, self.heights.shape[2]).float()
+        steepness = self.steepness[:1].expand(num_actions).contiguous()
+        return replace(self, **wide, steepness=steepness, heights=heights.to(self.heights.device))
+
+    def for_payoffs(self, payoffs: Tensor, shares: Tensor) -> Prior:
+        """The same where each action's rewards are its payoffs: w_a is their deviation over the labels of the training.
+
+            w_a² = Σ_l f_l (payoff[l, a] - Σ_k f_k payoff[k, a])²
+
+        Args:
+            payoffs: [L, A]; or [B, L, A], for a prior that is then asked about these B rows only.
+            shares: f, how often each label occurs in training, [L].
+        """
+        weight = shares.double()[:, None]
+        mean = pairwise_sum(weight * payoffs, dim=-2).unsqueeze(-2)
+        deviation = pairwise_sum(weight * (payoffs - mean).square(), dim=-2).sqrt()
+        known = torch.stack([payoffs.amin(dim=-2), payoffs.amax(dim=-2)])
+        return replace(self, doubt=(self.width * deviation).float(), familiar_range=known.float())
 
     def growth(self, rows: Tensor) -> Tensor:
         """How far rows are beyond familiar ones, g(z_a(x)): [S, F] -> [S, A], float32; 0 for familiar rows."""

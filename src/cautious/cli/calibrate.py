@@ -41,6 +41,8 @@ class Calibrate:
     """Familiar states that were not used for training; a file as for 'cautious solve --states'."""
     data: tuple[Path, ...] = ()
     """Instead: the training files, as passed to 'cautious train'."""
+    payoffs: Path | None = None
+    """With a belief that was trained on labels: other payoffs than those of its training, as for 'cautious solve --payoffs'."""
     at_most: float = 0.05
     """The largest share of familiar decisions that may differ from the ordinary ones."""
     confidence: float = 0.95
@@ -71,7 +73,8 @@ class Calibrate:
         console.print(calibration_table(found))
         for warning in caught:
             say(f"warning: {worded(getattr(warning.message, 'args', ()), vars(self))}")
-        decide = f"decide with it: cautious solve --belief {self.belief} --states FILE"
+        with_payoffs = "" if self.payoffs is None else f" --payoffs {self.payoffs}"
+        decide = f"decide with it: cautious solve --belief {self.belief} --states FILE{with_payoffs}"
         if found.threshold is not None:
             threshold = repr(found.threshold)  # all digits: rounded down, it would refer more states than allowed
             say(f"threshold: {threshold}   {decide} --fallback {self.fallback} --threshold {threshold}")
@@ -83,8 +86,8 @@ class Calibrate:
             )
         say(f"level: {found.level}   {decide} --level {found.level}")
 
-    def _familiar(self) -> tuple[RewardEnsemble, tuple[Any, ...]]:
-        """The belief, and familiar states; with --data also the rewards there."""
+    def _familiar(self) -> tuple[RewardEnsemble, dict[str, Any]]:
+        """The belief, and familiar states; with --data also the rewards or labels there."""
         from cautious.cli.inputs import load_belief, load_decision_inputs
         from cautious.tables.learn import read_log_of
 
@@ -94,20 +97,20 @@ class Calibrate:
                 "the training data."
             )
         if self.states is None:
-            belief = load_belief(self.belief)
+            belief = load_belief(self.belief, self.payoffs)
             data, problems = read_log_of(belief, self.data)
             if problems is not None:
                 warn("; they are left out, as they were in training.", problems)
-            return belief, (data.inputs, data.rewards)
-        inputs = load_decision_inputs(self.belief, self.states)
+            return belief, {"familiar_states": data.inputs, **data.outcomes(belief.labels)}
+        inputs = load_decision_inputs(self.belief, self.states, self.payoffs)
         problems = inputs.rows.problems
         if problems.cells and not len(inputs.states):
             raise BadFileError(f"{problems}. No row is left.")
         if problems.cells:
             warn(". They are left out: no level decides about them.", problems)
-        return inputs.belief, (inputs.states,)
+        return inputs.belief, {"familiar_states": inputs.states}
 
-    def _calibrate(self, belief: RewardEnsemble, familiar: tuple[Any, ...], progress: Progress) -> Calibration:
+    def _calibrate(self, belief: RewardEnsemble, familiar: dict[str, Any], progress: Progress) -> Calibration:
         from cautious.policy.calibration import calibrate
         from cautious.policy.fallback import FallbackRule
         from cautious.policy.policy import CautiousPolicy
@@ -121,7 +124,7 @@ class Calibrate:
             policy = FallbackRule(belief, int(self.fallback) if by_number else self.fallback, threshold=1.0)
         return calibrate(
             policy,
-            *familiar,
+            **familiar,
             at_most=self.at_most,
             confidence=self.confidence,
             measure=self.measure,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
+import inspect
+import io
+import re
 import shutil
 import sys
 import textwrap
@@ -46,6 +50,10 @@ LINES = {
     "bench": ("the speed of this machine", "cautious bench"),
 }
 """Of each verb: what comes of it, and the first thing to try."""
+DESCRIBED = "(what the verb does)"
+"""Where tyro is to put a verb's description."""
+COMMAND = re.compile(r"(\w+ ?\w*: )?(cautious |CautiousPolicy)")
+"""How a paragraph begins that is a command, or an example of one."""
 EXAMPLES_FROM = 80
 """Columns of a terminal that has room for the examples beside the words."""
 USAGE = 2
@@ -82,17 +90,40 @@ def parse(arguments: Sequence[str]) -> Any:
     word, *options = arguments
     module, name = VERBS[word]
     verb = getattr(importlib.import_module(module), name)
-    _hide_none_defaults(verb)
-    return tyro.cli(verb, prog=f"cautious {word}", args=options)
+    _hide_empty_defaults(verb)
+    columns = shutil.get_terminal_size().columns
+    help_text = io.TextIOWrapper(io.BytesIO(), sys.stdout.encoding or "utf-8", write_through=True)
+    try:
+        with contextlib.redirect_stdout(help_text):  # tyro would join the lines of a paragraph again
+            return tyro.cli(verb, prog=f"cautious {word}", description=DESCRIBED, args=options)
+    finally:
+        help_text.seek(0)
+        usage, line_break, rest = help_text.read().partition("\n")
+        described = rest.replace(DESCRIBED, wrapped(inspect.cleandoc(verb.__doc__), columns))
+        print(wrapped(usage.replace(",", ", "), columns), described, sep=line_break, end="")
 
 
-def _hide_none_defaults(verb: Any) -> None:
-    """Leave out tyro's "(default: None)": the help text of such an option says what happens if it is not given."""
+def wrapped(text: str, columns: int) -> str:
+    """Paragraphs whose lines fit a terminal of so many columns and end between words; what continues a command is indented."""
+    return "\n\n".join(
+        textwrap.fill(
+            " ".join(paragraph.split()),
+            min(max(columns - 1, 20), 100),
+            subsequent_indent="    " if COMMAND.match(paragraph) else "",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for paragraph in re.split(r"\n\s*\n", text)
+    )
+
+
+def _hide_empty_defaults(verb: Any) -> None:
+    """Leave out tyro's "(default: None)" and "(default: )": the help text of such an option says what happens without it."""
     import tyro
 
     hints = get_type_hints(verb, include_extras=True)
     for field in fields(verb):
-        if field.default is None:
+        if field.default is None or field.default == ():
             verb.__annotations__[field.name] = Annotated[hints[field.name], tyro.conf.arg(help_behavior_hint="")]
 
 

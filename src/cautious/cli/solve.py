@@ -48,6 +48,8 @@ class Solve:
     states: Path | None = None
     """With --belief: the states to decide about: array "inputs" [S, ...] of a .npz or .safetensors file, a .npy file, or a
     table (.csv, .parquet) with the columns that the belief was trained on, in any order."""
+    payoffs: Path | None = None
+    """With a belief that was trained on labels: other payoffs than those of its training, in a table of the same form."""
     level: tuple[str, ...] = ("1-of-20",)
     """How cautious: k-of-n averages the k worst of n sampled models; or "CVaR(0.1)", "WorstCase()", "Mean()" or
     "MeanCVaR(0.1, 0.5)". Several levels are solved in one call."""
@@ -304,12 +306,14 @@ class Solve:
         from cautious.errors import InvalidInputError
 
         if self.rewards is not None and self.belief is None and self.states is None:
+            if self.payoffs is not None:
+                raise InvalidInputError("--payoffs need --belief FOLDER, a belief that was trained on labels.")
             return None
         if self.rewards is not None or self.belief is None or self.states is None:
             raise InvalidInputError(
                 "give the models: either --rewards FILE, or --belief FOLDER and --states FILE together."
             )
-        return load_decision_inputs(self.belief, self.states)
+        return load_decision_inputs(self.belief, self.states, self.payoffs)
 
     def _mdp(self) -> TabularMDP | None:
         """The MDP, if one is given."""

@@ -13,12 +13,10 @@ from cautious.cli.console import console, make_table, plural, progress_bar, say,
 from cautious.errors import Argument, InvalidInputError, worded
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from cautious.beliefs.diagnostics import Diagnosis
     from cautious.beliefs.ensemble import RewardEnsemble
     from cautious.progress import Progress
-    from cautious.tables.schema import TableSchema
+    from cautious.tables.learn import TrainingData
 
 CHECKPOINTS = "checkpoints"
 """Folder of unfinished training, inside the belief's folder."""
@@ -28,11 +26,12 @@ CHECKPOINTS = "checkpoints"
 class Train:
     """Train reward models on your own data: together they are a belief about the reward of each action.
 
-    DATA is a table (.csv with a header line, or .parquet): name the columns of the action and of its reward; all other columns
-    are the state, and text columns are one-hot encoded. Rows with cells that are empty or cannot be read are left out, and
-    counted (--missing). Or DATA is a .npz or .safetensors file with "inputs" [S, ...], one row per
-    familiar state, and "rewards" [S, A], the reward of each action there (NaN where it was not tried). Several files are
-    concatenated. After an interruption, the same command resumes the training.
+    DATA is a table (.csv with a header line, or .parquet). If a column says what each row turned out to be, name it (--label)
+    with a table of what each action pays for each label (--payoffs). Otherwise name the columns of the action that was taken
+    and of its reward. All other columns are the state, and text columns are one-hot encoded. Rows with cells that
+    are empty or cannot be read are left out, and counted (--missing). Or DATA is a .npz or .safetensors file with "inputs"
+    [S, ...], one row per familiar state, and "rewards" [S, A], the reward of each action there (NaN where it was not tried).
+    Several files are concatenated. After an interruption, the same command resumes the training.
 
     Then choose a level and decide, on the command line or in Python:
 
@@ -44,6 +43,8 @@ class Train:
 
     'cautious reproduce' trains the beliefs of the paper's tasks and keeps them in the folder of the run.
 
+    Example: cautious train loans.csv --label outcome --payoffs payoffs.csv --ignore id --out belief
+
     Example: cautious train log.csv --action treatment --reward outcome --ignore name date --out belief
 
     Example: cautious train experience.npz --out belief
@@ -51,8 +52,14 @@ class Train:
 
     data: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DATA [DATA ...]"), tyro.conf.Positional]
     """Training files."""
+    label: str | None = None
+    """For a table: the column that says what each row turned out to be, with --payoffs."""
+    payoffs: Path | None = None
+    """With --label: a table (.csv, .parquet) of what each action pays for each label. Its first column has the labels, the
+    others are the actions. A payoff is a number, or depends on the row: -amount or 0.1*amount, where amount is a column of
+    DATA."""
     action: str | None = None
-    """For a table: the column with the action of each row."""
+    """For a table, instead: the column with the action of each row."""
     reward: str | None = None
     """For a table: the column with the reward of that action."""
     rewards: tuple[str, ...] = ()
@@ -139,11 +146,13 @@ class Train:
                 action=self.action,
                 reward=self.reward,
                 rewards=self.rewards,
+                label=self.label,
+                payoffs=self.payoffs,
                 ignore=self.ignore,
                 missing=self.missing,
             )
         if data.schema is not None:
-            console.print(columns_table(data.schema, data.rewards))
+            console.print(columns_table(data))
         for note in data.notes:
             warn(worded(note.parts, vars(self)), note.problems)
         with warnings.catch_warnings(), open_executor(self.engine, self.address) as executor:
@@ -172,8 +181,10 @@ class Train:
         return belief
 
 
-def columns_table(columns: TableSchema, rewards: Tensor) -> Table:
-    """How each column of a table was read, and how often each action was tried: rewards [S, A]."""
+def columns_table(data: TrainingData) -> Table:
+    """How each column of a table was read, and how often each label occurs or each action was tried."""
+    columns = data.schema
+    assert columns is not None
     rows = []
     for feature in columns.features:
         if feature.texts is None:
@@ -182,9 +193,14 @@ def columns_table(columns: TableSchema, rewards: Tensor) -> Table:
             more = ", ..." if len(feature.texts) > 4 else ""
             what = f"{plural(len(feature.texts), 'text')}: {', '.join(feature.texts[:4])}{more}"
         rows.append((feature.name, what + (", or empty" if feature.fill is not None else "")))
-    tried = (~rewards.isnan()).sum(dim=0).tolist()
-    for name, count in zip(columns.actions, tried, strict=True):
-        rows.append((name, f"action, tried in {plural(count, 'row')}"))
+    if data.labels is not None and data.payoffs is not None:
+        for name, count in zip(data.payoffs.labels, data.labels.bincount().tolist(), strict=True):
+            rows.append((name, f"label of {plural(count, 'row')}"))
+        rows += [(name, "action, with payoffs") for name in columns.actions]
+    else:
+        tried = (~data.rewards.isnan()).sum(dim=0).tolist()
+        for name, count in zip(columns.actions, tried, strict=True):
+            rows.append((name, f"action, tried in {plural(count, 'row')}"))
     headings = ("column", "read as")
     return make_table("how the table was read", headings, rows, text_columns=headings)
 

@@ -29,12 +29,14 @@ from cautious.ops.rates import (
 from cautious.policy.decision import departs
 from cautious.policy.fallback import FallbackRule
 from cautious.policy.policy import CautiousPolicy
-from cautious.policy.rows import read_states
+from cautious.policy.rows import read_states, reads_rows
 from cautious.progress import Progress, as_progress
 from cautious.risk import KofN, RiskMeasure, as_k_of_n
 from cautious.seeding import make_rng
-from cautious.tables.frames import is_named
+from cautious.tables.frames import as_table, is_named
 from cautious.tables.learn import reward_columns, same_rows
+from cautious.tables.payoffs import numbers_of_labels
+from cautious.tables.schema import StateRows
 from cautious.validation import (
     LARGEST_COUNT,
     as_float_tensor,
@@ -100,6 +102,7 @@ def calibrate(
     familiar_states: Any,
     rewards: Any = None,
     *,
+    labels: Any = None,
     at_most: float = 0.05,
     confidence: float = 0.95,
     measure: str = "decisions",
@@ -127,6 +130,7 @@ def calibrate(
             this is what actions paid in them, [S, A] as `fit_ensemble` takes it. The belief is trained again `folds` times,
             each time without a part of the states, and decides about that part. The promise then is about beliefs that are
             trained on a little less, and its confidence is approximate: the parts' decisions are not quite independent.
+        labels: The same for a belief that was trained on labels: what each of `familiar_states` turned out to be, [S].
         at_most: The rate that is allowed, in (0, 1).
         confidence: How certain to be, in (0, 1). With fewer states than these two need, it warns and returns n-of-n.
         measure: "decisions"; or "total-variation", to bound the mean caution (`Decision.caution`) instead, for policies whose
@@ -146,7 +150,7 @@ def calibrate(
             raise InvalidInputError(Argument(name, value), " must be between 0 and 1, both excluded.")
     kind, promise = parse_choice(Measure, measure, "measure"), parse_choice(Guarantee, guarantee, "guarantee")
     report = as_progress(progress, "calibrating")
-    familiar_states, rewards = _by_name(checked, familiar_states, rewards)
+    familiar_states, rewards = _by_name(checked, familiar_states, rewards, labels)
     if isinstance(checked, FallbackRule):
         if kind != Measure.DECISIONS:
             raise InvalidInputError(Argument("measure", measure), ": a FallbackRule has decisions only; leave it out.")
@@ -169,28 +173,45 @@ def _as_policy(policy: Any) -> CautiousPolicy | FallbackRule:
     return CautiousPolicy(policy)
 
 
-def _by_name(policy: CautiousPolicy | FallbackRule, states: Any, rewards: Any) -> tuple[Any, Any]:
-    """Frames and dictionaries of columns as arrays in the order of the training, without rows that cannot be judged."""
+def _by_name(policy: CautiousPolicy | FallbackRule, states: Any, rewards: Any, labels: Any) -> tuple[Any, Any]:
+    """Frames and dictionaries of columns as arrays in the order of the training, without rows that cannot be judged.
+
+    What comes back beside the states is what each action paid [S, A]; or each row's label as a number [S]; or None.
+    """
     own = policy.policy if isinstance(policy, FallbackRule) else policy
     belief = getattr(own, "belief", None)
+    has_labels = getattr(belief, "labels", None) is not None
+    if (labels is not None and not has_labels) or (rewards is not None and has_labels):
+        given, learned = ("labels", "rewards") if rewards is None else ("rewards", "labels")
+        raise InvalidInputError(f"{given}: the belief was trained on {learned}; pass {learned}=... as in its training.")
     if not isinstance(belief, RewardEnsemble):
-        return states, rewards
-    rewards = same_rows(states, rewards)
+        return (_without_bad_rows(read_states(belief, states)) if reads_rows(belief) else states), rewards
+    if labels is not None:
+        count = len(as_table(states, "states")) if is_named(states) else len(states)
+        rewards = numbers_of_labels(same_rows(states, labels, "labels"), belief.labels or (), count)
+    else:
+        rewards = same_rows(states, rewards)
     if is_named(rewards):
         _, rewards = reward_columns(rewards, belief.actions)
     if not is_named(states) or belief.columns is None:
         return belief.as_trained(states), rewards
     rows = read_states(belief, states)
-    if not rows.problems.cells:
-        return rows.states, rewards
-    warnings.warn(f"{rows.problems}; they are left out.", CalibrationWarning, stacklevel=3)
-    if not len(rows.states):
-        raise InvalidInputError(f"familiar_states: no row is left; {rows.problems}.")
-    if rewards is not None:
-        rewards = as_float_tensor(rewards, "rewards")
-        check_shape(rewards, "S A", "rewards", S=len(rows.problems.table), A=belief.num_actions)
+    usable = _without_bad_rows(rows)
+    if rewards is not None and rows.problems.cells:
+        if labels is None:
+            rewards = as_float_tensor(rewards, "rewards")
+            check_shape(rewards, "S A", "rewards", S=len(rows.problems.table), A=belief.num_actions)
         rewards = rewards[rows.problems.usable]
-    return rows.states, rewards
+    return usable, rewards
+
+
+def _without_bad_rows(rows: StateRows) -> Any:
+    """The rows that can be judged; warns of the others, which get no decision of a level."""
+    if rows.problems.cells:
+        warnings.warn(f"{rows.problems}; they are left out.", CalibrationWarning, stacklevel=4)
+        if not len(rows.states):
+            raise InvalidInputError(f"familiar_states: no row is left; {rows.problems}.")
+    return rows.states
 
 
 def _losses(measure: Measure, policy: CautiousPolicy, states: Any, progress: Progress | None) -> Tensor:
@@ -363,7 +384,8 @@ def on_fresh_states(
         decide: The question about states.
         policy: The policy whose belief is asked.
         states: Familiar states, [S, ...].
-        rewards: None if the belief was not trained on them; else what each action paid in them, [S, A], NaN where not tried.
+        rewards: None if the belief was not trained on them; else what each action paid in them, [S, A], NaN where not tried;
+            or, for a belief about labels, the number of each state's label, [S].
         folds: Number of parts.
         progress: Called with (parts done, parts in all) or, without `rewards`, as `decide` calls it.
 
@@ -372,14 +394,20 @@ def on_fresh_states(
     """
     if rewards is None:
         return decide(policy, states, progress)
-    belief, targets = policy.belief, as_float_tensor(rewards, "rewards")
+    belief = policy.belief
     inputs = torch.as_tensor(states) if images_are_bytes(states) else as_float_tensor(states, "familiar_states")
     if not isinstance(belief, RewardEnsemble):
         raise InvalidInputError(
             "rewards: only a belief made by fit_ensemble can be retrained; omit `rewards`, and pass familiar states that the "
             "belief was not trained on."
         )
-    check_shape(targets, "S A", "rewards", S=len(inputs), A=belief.num_actions)
+    if belief.labels is None:
+        targets = as_float_tensor(rewards, "rewards")
+        check_shape(targets, "S A", "rewards", S=len(inputs), A=belief.num_actions)
+        known = ~targets.isnan()
+    else:
+        targets = rewards
+        known = torch.nn.functional.one_hot(targets, len(belief.labels)) > 0
     count = parse_count(folds, "folds", 2)
     if count > len(inputs):
         raise InvalidInputError(Argument("folds", count), f" exceeds the {len(inputs)} states there are.")
@@ -387,7 +415,7 @@ def on_fresh_states(
     parts = []
     for fold in range(count):
         rest = torch.from_numpy(np.delete(np.arange(len(inputs)), order[fold::count].numpy()))
-        familiar, left_out = with_needed(~targets.isnan(), rest, order[fold::count])
+        familiar, left_out = with_needed(known, rest, order[fold::count])
         if len(left_out):  # none: each of these states is the only sample of some action, and so was trained on
             again = refit(belief, inputs[familiar], targets[familiar])
             parts.append(

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.beliefs.belief import Belief, TableBelief, state_numbers
+from cautious.beliefs.belief import Belief, TableBelief, opinions_of, state_numbers
 from cautious.beliefs.disagreement import FEWEST, FamiliarDisagreement, in_units_of
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.errors import Argument, BadFileError, InvalidInputError
@@ -43,7 +43,7 @@ from cautious.policy.decision import (
 )
 from cautious.policy.episodes import EpisodePolicy, joined, reward_of_each
 from cautious.policy.files import load_policy, save_policy
-from cautious.policy.rows import less_overflowing, read_states, refuse
+from cautious.policy.rows import less_overflowing, read_states, reads_rows, refuse
 from cautious.policy.states import BlockExecutor, Games, SolvedStates, predict, solve_states
 from cautious.progress import Progress
 from cautious.risk import RiskMeasure, level_text, parse_level, parse_levels, weights_by_rank
@@ -197,7 +197,8 @@ class CautiousPolicy:
 
     def _familiar_disagreement(self, states: Any) -> FamiliarDisagreement:
         rows = self._rows(states, tolerant=False)
-        rewards, too_large = predict(self._asked(states), states if rows is None else rows.states)
+        usable = states if rows is None else rows.states
+        rewards, too_large = predict(self._asked(usable), usable)
         if bool(too_large.any()):
             refuse(less_overflowing(self.belief, rows or read_states(self.belief, states), too_large))
         spread = FamiliarDisagreement.of(disagreement_of(rewards))
@@ -260,7 +261,9 @@ class CautiousPolicy:
             L decisions, one per level.
         """
         tolerant = parse_flag(allow_undecided, "allow_undecided") or self.bad_rows_action is not None
-        return self._decide_at(self._asked(states), parse_levels(levels), states, tolerant, progress, executor)
+        rows = self._rows(states, tolerant=tolerant)
+        belief = self._asked(states if rows is None else rows.states)
+        return self._decide_at(belief, parse_levels(levels), states, rows, tolerant, progress, executor)
 
     @single_threaded
     def _decide_at(
@@ -268,12 +271,12 @@ class CautiousPolicy:
         belief: Any,
         levels: Sequence[RiskMeasure],
         states: Any,
+        rows: StateRows | None,
         tolerant: bool,
         progress: Progress | None,
         executor: BlockExecutor | None,
     ) -> list[Decision]:
-        """The decisions of `decide_at`, with the belief that `_asked` returned."""
-        rows = self._rows(states, tolerant=tolerant)
+        """The decisions of `decide_at`, with what `_rows` and `_asked` returned."""
         usable = states if rows is None else rows.states
         solved = self._solve(belief, usable, levels, progress, executor)
         if bool(solved.too_large.any()):
@@ -299,7 +302,7 @@ class CautiousPolicy:
         """Rows of a table as states, and with `tolerant` those of an array without rows that no model can judge; else None."""
         if isinstance(states, StateRows):
             rows = states
-        elif not isinstance(self.belief, RewardEnsemble):
+        elif not reads_rows(self.belief):
             return None  # whatever a user's own belief makes of its states
         elif tolerant or (is_named(states) and self.belief.columns is not None):
             rows = read_states(self.belief, states)
@@ -314,7 +317,7 @@ class CautiousPolicy:
         if isinstance(self.belief, (RewardEnsemble, TableBelief)):
             return self.belief
         with single_thread() if is_forked() else nullcontext():  # torch's other threads are not in a forked child
-            return _Answered(self.belief.rewards(states))
+            return _Answered(opinions_of(self.belief, states))
 
     @single_threaded
     def _solve(
@@ -435,7 +438,8 @@ class CautiousPolicy:
         rows whose predictions overflow are left out and marked (`SolvedStates.too_large`); otherwise an error names them.
         """
         rows = self._rows(states, tolerant=False)
-        solved = self._solve(self._asked(states), states if rows is None else rows.states, levels, progress, executor)
+        usable = states if rows is None else rows.states
+        solved = self._solve(self._asked(usable), usable, levels, progress, executor)
         if bool(solved.too_large.any()) and not allow_undecided:
             refuse(less_overflowing(self.belief, rows or read_states(self.belief, states), solved.too_large))
         return solved

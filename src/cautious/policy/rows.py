@@ -29,8 +29,16 @@ from cautious.tables.schema import StateRows, TableSchema
 from cautious.validation import as_float_tensor, images_are_bytes
 
 
-def read_states(belief: RewardEnsemble, states: Any) -> StateRows:
+def reads_rows(belief: Any) -> bool:
+    """Whether a belief says which rows it cannot judge."""
+    return isinstance(belief, RewardEnsemble) or callable(getattr(belief, "read", None))
+
+
+def read_states(belief: Any, states: Any) -> StateRows:
     """States as a belief takes them, without those that cannot be read: rows of a frame or a dictionary, or arrays [B, ...]."""
+    if not isinstance(belief, RewardEnsemble):
+        found: StateRows = belief.read(states)
+        return found
     if belief.columns is not None and is_named(states):
         return belief.columns.read(as_table(states, "states"), strict=True)
     if isinstance(states, (tuple, Mapping)) or images_are_bytes(states):  # nothing can be missing there

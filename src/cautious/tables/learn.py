@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -27,6 +27,7 @@ from cautious.tables.arrays import load_dataset
 from cautious.tables.cells import EMPTY, BadCell, Column, Problems, Table, bad_numbers, check_column, in_order, place
 from cautious.tables.files import are_tables, read_tables
 from cautious.tables.frames import FrameTable, as_table, index_of, is_named
+from cautious.tables.payoffs import PAYOFFS_KEPT_AS, Payoffs, about_unused, label_numbers, payoffs_for
 from cautious.tables.schema import (
     ACTIONS_KEPT_AS,
     KEPT_AS,
@@ -90,6 +91,16 @@ class TrainingData:
     """How the rows of a table became states; None for arrays."""
     notes: tuple[Note, ...] = ()
     """What the owner of the table should know."""
+    labels: Tensor | None = None
+    """The number of each row's label, [S]; `rewards` are then what each action pays for it."""
+    payoffs: Payoffs | None = None
+    """With labels: what each action pays for each of them."""
+
+    def outcomes(self, labels: Sequence[str] | None) -> dict[str, Any]:
+        """What came of the rows, as `calibrate` takes it: rewards, or the labels by their names."""
+        if self.labels is None or labels is None:
+            return {"rewards": self.rewards}
+        return {"labels": [labels[number] for number in self.labels.tolist()]}
 
 
 class Learned(NamedTuple):
@@ -110,6 +121,8 @@ def read_log(
     action: str | None = None,
     reward: str | None = None,
     rewards: Sequence[str] = (),
+    label: str | None = None,
+    payoffs: Any = None,
     ignore: Sequence[str] = (),
     missing: str = "leave-out",
 ) -> TrainingData:
@@ -121,6 +134,8 @@ def read_log(
         action: The column with the action of each row.
         reward: The column with the reward of that action.
         rewards: Instead of these two: one column of rewards per action, empty where the action was not tried.
+        label: Instead of these: the column that says what a row turned out to be, with `payoffs`.
+        payoffs: What each action pays for each label, as `fit_ensemble` takes it.
         ignore: Columns that are no part of a state, such as names and dates. All others are.
         missing: What becomes of rows with an empty cell: "leave-out", or "indicator": they stay, with the column's mean in
             the cell and one more column that says that it was empty.
@@ -145,43 +160,104 @@ def read_log(
         several = list(data) if isinstance(data, (list, tuple)) else [data]
         paths = [as_path(path, "data") for path in several]
         if not (paths and are_tables(paths)):
-            if action is not None or reward is not None or rewards or ignore:
+            if action is not None or reward is not None or rewards or ignore or label is not None:
+                options = [Argument(name) for name in ("action", "reward", "rewards", "label", "ignore")]
+                listed = [part for option in options for part in (option, ", ")][:-1]
                 raise InvalidInputError(
-                    *(
-                        Argument("action"),
-                        ", ",
-                        Argument("reward"),
-                        ", ",
-                        Argument("rewards"),
-                        " and ",
-                        Argument("ignore"),
-                    ),
-                    " are columns of a table (.csv, .parquet); arrays have none. Leave them out.",
+                    *listed, " are columns of a table (.csv, .parquet); arrays have none. Leave them out."
                 )
             return TrainingData(*load_dataset(paths))
         table = read_tables(paths)
-    outcome = OutcomeColumns(action, reward, tuple(rewards))
-    learned, paid = learn_log(table, outcome, tuple(ignore), rule)
-    kept = {"action": outcome.action, "reward": outcome.reward, "rewards": list(outcome.rewards)}
-    names = {KEPT_AS: learned.schema.described(), OUTCOME_KEPT_AS: kept}
-    found = TrainingData(learned.states, paid, names, learned.schema, learned.notes)
+    outcome = OutcomeColumns(action, reward, tuple(rewards), label)
+    if label is not None:
+        found = _learn_labelled(table, outcome, payoffs, tuple(ignore), rule)
+    elif payoffs is not None:
+        raise InvalidInputError(Argument("payoffs"), " go with a column of labels (", Argument("label"), ").")
+    else:
+        learned, paid = learn_log(table, outcome, tuple(ignore), rule)
+        names = {KEPT_AS: learned.schema.described(), OUTCOME_KEPT_AS: outcome.described()}
+        found = TrainingData(learned.states, paid, names, learned.schema, learned.notes)
     _warn(found, 3)
     return found
 
 
-def as_training_data(inputs: Any, rewards: Any, missing: str) -> TrainingData:
+def _learn_labelled(
+    table: Table, outcome: OutcomeColumns, payoffs: Any, ignore: Sequence[str], missing: Missing
+) -> TrainingData:
+    """The training data of a log with a column of labels."""
+    for name in (*outcome.columns, *ignore):
+        check_column(table, name)
+    learned = learn(table, (*outcome.columns, *ignore), missing, outcome.bad_cells(table))
+    cells = select(table, learned.rows).read(str(outcome.label)).texts()
+    kept = {OUTCOME_KEPT_AS: outcome.described()}
+    return labelled(learned.states, cells, payoffs, learned.schema, learned.notes, kept, select(table, learned.rows))
+
+
+def labelled(
+    states: Any,
+    labels: Any,
+    payoffs: Any,
+    schema: TableSchema | None = None,
+    notes: Sequence[Note] = (),
+    names: Mapping[str, Any] | None = None,
+    table: Table | None = None,
+) -> TrainingData:
+    """The training data where the label of each row is known, and what each action pays for each label.
+
+    Args:
+        states: [S, ...].
+        labels: S of them.
+        payoffs: In any form that `fit_ensemble` takes.
+        schema: How the rows of a table became states; None for arrays.
+        notes: What is known to be odd so far.
+        names: What else the belief's settings keep.
+        table: The rows, for messages about them.
+    """
+    numbers, known = label_numbers(labels, len(states))
+    found, unused = payoffs_for(payoffs, known, states, schema)
+    at_stake = found.of_rows(states, schema)
+    paid = at_stake[numbers] if at_stake.dim() == 2 else at_stake[torch.arange(len(numbers)), numbers]
+    schema = None if schema is None else replace(schema, actions=found.actions)
+    more = [Note((text,)) for text in about_unused(unused)]
+    more += [] if table is None else about_rewards(found.actions, paid, table)
+    kept = {**(names or {}), PAYOFFS_KEPT_AS: found.described()}
+    if schema is not None:
+        kept |= {KEPT_AS: schema.described()}
+    elif found.actions:
+        kept |= {ACTIONS_KEPT_AS: list(found.actions)}
+    return TrainingData(states, paid, kept, schema, (*notes, *more), numbers, found)
+
+
+def as_training_data(inputs: Any, rewards: Any, missing: str, labels: Any = None, payoffs: Any = None) -> TrainingData:
     """What `fit_ensemble` is given as arrays with names: frames and dictionaries of columns; arrays as they are.
 
     Args:
         inputs: Familiar states; or what `read_log` has returned, without `rewards`.
         rewards: What each action paid in them; NaN or nothing where it was not tried.
         missing: What becomes of rows with an empty cell (`Missing`).
+        labels: Instead of rewards: what each row turned out to be, [S].
+        payoffs: With labels: what each action pays for each of them.
     """
     rule = parse_choice(Missing, missing, "missing")
     if isinstance(inputs, TrainingData):
-        if rewards is not None:
-            raise InvalidInputError("rewards: what read_log has returned holds them; leave them out.")
+        if rewards is not None or labels is not None or payoffs is not None:
+            raise InvalidInputError(
+                "rewards, labels and payoffs: what read_log has returned holds them; leave them out."
+            )
         return inputs
+    if labels is not None:
+        if rewards is not None:
+            raise InvalidInputError(
+                "rewards and labels: pass one of them; with labels, payoffs say what each action pays for each label."
+            )
+        return _from_labels(inputs, labels, payoffs, rule)
+    if payoffs is not None:
+        raise InvalidInputError("payoffs: they go with labels=..., which says what each row turned out to be.")
+    if rewards is None:
+        raise InvalidInputError(
+            "rewards: missing; pass what each action paid in each row, [S, A]. Or, better where you have them, "
+            "labels=... (what each row turned out to be) and payoffs=... (what each action pays for each label)."
+        )
     rewards = same_rows(inputs, rewards)
     actions, paid = reward_columns(rewards) if is_named(rewards) else ((), rewards)
     if not is_named(inputs):
@@ -195,6 +271,24 @@ def as_training_data(inputs: Any, rewards: Any, missing: str) -> TrainingData:
     schema = TableSchema(learned.schema.features, actions, learned.schema.others)
     found = TrainingData(learned.states, used, {KEPT_AS: schema.described()}, schema, tuple(notes))
     _warn(found, 5)  # past `fit_ensemble` and its wrapper
+    return found
+
+
+def _from_labels(inputs: Any, labels: Any, payoffs: Any, missing: Missing) -> TrainingData:
+    """The training data of states and labels, given as arrays, frames or dictionaries of columns."""
+    labels = same_rows(inputs, labels, "labels")
+    if not is_named(inputs):
+        states = inputs if hasattr(inputs, "shape") else as_float_tensor(inputs, "inputs")
+        if not getattr(states, "ndim", 0):
+            raise InvalidInputError("inputs: expected one row per state, [S, ...], got a single number.")
+        return labelled(states, labels, payoffs)
+    table = as_table(inputs, "inputs")
+    numbers, names = label_numbers(labels, len(table))
+    learned = learn(table, (), missing)
+    kept = [names[number] for number in numbers[torch.from_numpy(learned.rows)].tolist()]
+    used = select(table, learned.rows)
+    found = labelled(learned.states, kept, payoffs, learned.schema, learned.notes, None, used)
+    _warn(found, 6)  # past `fit_ensemble` and its wrapper
     return found
 
 
@@ -225,14 +319,29 @@ def read_log_of(belief: Any, paths: Sequence[Path]) -> tuple[TrainingData, Probl
     learned_from = problems.usable  # as in training
     if not learned_from.any():
         raise BadFileError(f"{problems}; none is left.")
-    actions, paid = outcome.of(select(table, np.flatnonzero(learned_from)))
+    used = select(table, np.flatnonzero(learned_from))
+    states = read.states[learned_from[read.problems.usable]]
+    if outcome.label is not None:
+        return _labelled_again(belief, states, used.read(outcome.label).texts(), schema), problems if cells else None
+    actions, paid = outcome.of(used)
     if actions != schema.actions:
         raise BadFileError(
             f"{table.origin}: its actions are {', '.join(map(repr, actions))}; those of the training were "
             f"{', '.join(map(repr, schema.actions))}. Give the training table."
         )
-    data = TrainingData(read.states[learned_from[read.problems.usable]], paid, schema=schema)
-    return data, problems if cells else None
+    return TrainingData(states, paid, schema=schema), problems if cells else None
+
+
+def _labelled_again(belief: Any, states: Tensor, labels: Sequence[str], schema: TableSchema) -> TrainingData:
+    """The training data of a belief about labels, whose states and labels were read again."""
+    data = labelled(states, labels, replace(belief.payoffs, labels=belief.labels), schema)
+    assert data.payoffs is not None
+    if data.payoffs.labels != belief.labels:
+        raise BadFileError(
+            f"its labels are {', '.join(map(repr, data.payoffs.labels))}; those of the training were "
+            f"{', '.join(map(repr, belief.labels))}. Give the training table."
+        )
+    return data
 
 
 def learn(table: Table, others: Sequence[str], missing: Missing, bad: Sequence[BadCell] = ()) -> Learned:
@@ -482,14 +591,14 @@ def reward_columns(rewards: Any, order: Sequence[str] | None = None) -> tuple[tu
     return tuple(table.header), torch.from_numpy(np.stack([table.read(name).numbers for name in table.header], axis=1))
 
 
-def same_rows(inputs: Any, rewards: Any) -> Any:
-    """Rewards in the order of the states, where both are pandas frames: rows go together by their labels, as in pandas."""
-    ours, theirs = index_of(inputs), index_of(rewards)
+def same_rows(inputs: Any, rewards: Any, name: str = "rewards") -> Any:
+    """Rewards (or labels) in the order of the states, where both are of pandas: rows go together by their index."""
+    ours, theirs = index_of(inputs), rewards.index if hasattr(rewards, "iloc") else None  # of a frame, or of a column
     if ours is None or theirs is None or len(ours) != len(theirs) or ours.equals(theirs):
         return rewards
     if ours.is_unique and theirs.is_unique and ours.isin(theirs).all():
         return rewards.loc[ours]
     raise InvalidInputError(
-        "rewards: its rows have other labels than the rows of inputs, or repeated labels in another order, so it is unclear "
+        f"{name}: its rows have other labels than the rows of inputs, or repeated labels in another order, so it is unclear "
         "which rows belong together; give both the same index, or call reset_index(drop=True) on both."
     )

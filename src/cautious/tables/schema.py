@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.errors import BadFileError, InvalidInputError
+from cautious.errors import Argument, BadFileError, InvalidInputError
 from cautious.tables.cells import (
     EMPTY,
     BadCell,
@@ -48,20 +48,25 @@ class Trained(Protocol):
 
 @dataclass(frozen=True)
 class OutcomeColumns:
-    """Which columns of a log hold actions and rewards: one action per row, or one column of rewards per action."""
+    """Which columns of a log say what came of a row: its label; or an action with its reward; or each action's reward."""
 
     action: str | None = None
     reward: str | None = None
     rewards: tuple[str, ...] = ()
+    label: str | None = None
 
     def __post_init__(self) -> None:
-        """One of the two forms, and whole."""
+        """One of the three forms, and whole."""
         logged = self.action is not None and self.reward is not None
-        if logged == bool(self.rewards) or (self.action is None) != (self.reward is None):
+        if (logged + bool(self.rewards) + (self.label is not None) != 1) or (self.action is None) != (
+            self.reward is None
+        ):
             raise InvalidInputError(
-                "a table needs either an action column and a reward column, or one reward column per action, empty where the "
-                "action was not tried; on the command line --action COLUMN --reward COLUMN, or --rewards COLUMN COLUMN ..."
-            )
+                "a table needs one of these: a column of labels and what each action pays for each label (",
+                Argument("label"), ", ", Argument("payoffs"), "); an action column and a reward column (", Argument("action"),
+                ", ", Argument("reward"), "); or one reward column per action, empty where the action was not tried (",
+                Argument("rewards"), ").",
+            )  # fmt: skip
         if len(set(self.columns)) < len(self.columns):
             raise InvalidInputError(f"{', '.join(map(repr, self.columns))}: a column is named twice.")
 
@@ -74,15 +79,26 @@ class OutcomeColumns:
                 "belief: it does not record which columns of its table were actions and rewards; train it again, or pass "
                 "familiar rows that it was not trained on."
             )
-        return cls(outcome.get("action"), outcome.get("reward"), tuple(outcome.get("rewards") or ()))
+        parts = outcome.get("action"), outcome.get("reward"), tuple(outcome.get("rewards") or ()), outcome.get("label")
+        return cls(*parts)
+
+    def described(self) -> dict[str, Any]:
+        """Plain values to keep in a belief's settings."""
+        label = {} if self.label is None else {"label": self.label}
+        return {"action": self.action, "reward": self.reward, "rewards": list(self.rewards), **label}
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns that hold actions and rewards."""
+        """Names of the columns that hold actions and rewards, or labels."""
+        if self.label is not None:
+            return (self.label,)
         return self.rewards or (str(self.action), str(self.reward))
 
     def bad_cells(self, table: Table) -> list[BadCell]:
-        """Cells from which nothing can be learned: rewards that are no numbers, and actions that are not named."""
+        """Cells from which nothing can be learned: rewards that are no numbers, and actions or labels that are not named."""
+        if self.label is not None:
+            empty = np.flatnonzero(table.read(self.label).missing)
+            return [BadCell(int(row), self.label, EMPTY) for row in empty]
         if self.rewards:  # an empty cell is an action that was not tried
             return [cell for name in self.rewards for cell in bad_numbers(table.read(name), name) if cell.what != EMPTY]
         named = table.read(str(self.action)).missing
@@ -253,6 +269,45 @@ class TableSchema:
                 found[feature.name] = remarks[0], len(remarks)
         return found
 
+    def check_number(self, name: str) -> None:
+        """Raise unless there is a feature of this name that is always a number: payoffs may depend on it."""
+        numbers = [feature.name for feature in self.features if feature.texts is None]
+        if name not in numbers:
+            raise InvalidInputError(
+                f"payoffs: {name!r} is neither a number nor a column of numbers of the states; these are "
+                f"{', '.join(map(repr, numbers)) or 'none'}. Only a column that the models see can be part of a payoff."
+            )
+        if next(feature for feature in self.features if feature.name == name).fill is not None:
+            raise InvalidInputError(
+                f"payoffs: column {name!r} has empty cells, so that a payoff which depends on it is not known there; leave "
+                "these rows out (", Argument("missing", "leave-out"), ").",
+            )  # fmt: skip
+
+    def numbers(self, states: Tensor, name: str) -> Tensor:
+        """A column of numbers of rows [B, D], [B]."""
+        first = 0
+        for feature in self.features:
+            if feature.name == name:
+                return states[:, first]
+            first += feature.width
+        raise InvalidInputError(f"there is no column {name!r}.")
+
+    def decoded(self, states: Tensor) -> dict[str, np.ndarray]:
+        """Rows [B, D] as their columns again: numbers, and texts (None where training did not have the text)."""
+        columns: dict[str, np.ndarray] = {}
+        first = 0
+        for feature in self.features:
+            part = states[:, first : first + feature.width].double().cpu().numpy()
+            first += feature.width
+            empty = part[:, -1] > 0 if feature.fill is not None else np.zeros(len(part), dtype=bool)
+            if feature.texts is None:
+                columns[feature.name] = np.where(empty, np.nan, part[:, 0])
+                continue
+            known = part[:, : len(feature.texts)] > 0
+            texts = np.array([*feature.texts, None], dtype=object)
+            columns[feature.name] = texts[np.where(known.any(axis=1), known.argmax(axis=1), len(feature.texts))]
+        return columns
+
     def described(self) -> dict[str, Any]:
         """Plain values to keep in a belief's settings, under "columns"."""
         return asdict(self)
@@ -292,13 +347,22 @@ def action_names(belief: Any) -> tuple[str, ...] | None:
     """The actions' names, where a belief was trained on a table, or on rewards with names."""
     settings = getattr(belief, "settings", None)
     if not isinstance(settings, dict):
-        return None
+        given = getattr(belief, "actions", None)  # a belief of the user's may have an attribute of this name
+        return given if isinstance(given, tuple) and all(isinstance(name, str) for name in given) else None
     if settings.get(KEPT_AS) is not None:
         return belief.columns.actions or None
     names = settings.get(ACTIONS_KEPT_AS)
     if not isinstance(names, list) or len(names) != belief.num_actions or not all(isinstance(n, str) for n in names):
         return None
     return tuple(names)
+
+
+def with_actions(settings: Mapping[str, Any], actions: Sequence[str]) -> dict[str, Any]:
+    """A belief's settings with other names of its actions."""
+    found = {name: part for name, part in settings.items() if name != ACTIONS_KEPT_AS}
+    if found.get(KEPT_AS) is not None:
+        return found | {KEPT_AS: {**found[KEPT_AS], "actions": list(actions)}}
+    return found | ({ACTIONS_KEPT_AS: list(actions)} if actions else {})
 
 
 def refuse_spellings(table: Table, name: str, texts: Sequence[str]) -> None:

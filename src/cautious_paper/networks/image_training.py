@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.diagnostics import BeliefWarning
-from cautious.beliefs.training.state import MiniBatch, checked_loss_weights, checked_rewards, squared_error
+from cautious.beliefs.labels import cross_entropy
+from cautious.beliefs.training.state import BatchLoss, MiniBatch, checked_loss_weights, checked_rewards, squared_error
 from cautious.errors import InvalidInputError
 from cautious.io.arrays import fingerprint_of
 from cautious.tables.arrays import PICTURES_KEPT_AS, as_grey, picture_shape
@@ -42,6 +43,7 @@ class ImageTrainingProblem:
         loss_weights: Any = None,
         device: torch.device | None = None,
         kernels: str = "auto",
+        loss: BatchLoss = squared_error,
     ) -> None:
         """Take the training data.
 
@@ -53,6 +55,7 @@ class ImageTrainingProblem:
             device: Where to keep them.
             kernels: How to compute on a GPU: "auto" takes the fused kernels where Triton is installed, "plain" never, and
                 any name of `kernels.image.tuning.KernelVariant` that one.
+            loss: Of a batch. The fused kernels know the squared error only; with another loss `kernels` is "plain".
         """
         self._images = as_images(images).to(device)
         table = checked_rewards(rewards).float()
@@ -66,6 +69,9 @@ class ImageTrainingProblem:
         self.num_parameters = self.network.num_parameters
         self.uses_help_bit = self.network.help_bit
         self.fingerprint = fingerprint_of(self._images, self._rewards, self._loss_weights)
+        self._batch_loss = loss
+        if loss is not squared_error:
+            self.name, kernels = f"{ImageNetwork.name}, {loss.__name__}", "plain"
         self._kernels = kernels
         self._fused = self._fused_step() if self._images.is_cuda and kernels != "plain" else None
 
@@ -73,7 +79,9 @@ class ImageTrainingProblem:
         """The same on `device`."""
         if self._images.device.type == device.type:
             return self
-        return ImageTrainingProblem(self._images, self._table(), self._loss_weights, device, self._kernels)
+        return ImageTrainingProblem(
+            self._images, self._table(), self._loss_weights, device, self._kernels, self._batch_loss
+        )
 
     def _table(self) -> Tensor:
         return self._rewards if self.network.help_bit else self._rewards[0]
@@ -94,9 +102,9 @@ class ImageTrainingProblem:
         return self.network.init(rng)
 
     def loss_and_gradient(self, parameters: Tensor, batch: MiniBatch) -> tuple[Tensor, Tensor]:
-        """Weighted mean squared error of each model on its own batch, and its gradient: [M, P], [M, B] -> [M], [M, P].
+        """Weighted mean loss of each model on its own batch, and its gradient: [M, P], [M, B] -> [M], [M, P].
 
-        loss = Σ_b Σ_a w_a (r̂(x_b, a) - r(x_b, a))² / (B A)
+        Unless another loss was given, loss = Σ_b Σ_a w_a (r̂(x_b, a) - r(x_b, a))² / (B A)
         """
         if self._fused is not None:
             return self._fused.loss_and_gradient(parameters, batch.samples, batch.help_bits)
@@ -109,7 +117,7 @@ class ImageTrainingProblem:
             help_bits = None if batch.help_bits is None else batch.help_bits[:, part]
             activations = self.network.forward(parameters, self._images[samples], help_bits)
             targets = self._rewards[0 if help_bits is None else help_bits, samples]  # [M, b, A]
-            loss, slope = squared_error(activations.predictions, targets, self._loss_weights, size)
+            loss, slope = self._batch_loss(activations.predictions, targets, self._loss_weights, size)
             losses += loss
             gradient += self.network.backward(parameters, activations, slope)
         return losses, gradient
@@ -146,3 +154,7 @@ class ImageLearner:
     ) -> ImageTrainingProblem:
         """The network with images [S, 28, 28] and rewards [S, A]."""
         return ImageTrainingProblem(states, rewards, loss_weights)
+
+    def label_problem(self, states: Tensor, targets: Tensor, loss_weights: Tensor | None) -> ImageTrainingProblem:
+        """The network with images [S, 28, 28], whose outputs are the scores of labels."""
+        return ImageTrainingProblem(states, targets, loss_weights, loss=cross_entropy)

@@ -9,6 +9,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 
 from cautious.io.atomic import atomic_write
@@ -20,6 +21,9 @@ COLOURS = ("#0072b2", "#e69f00", "#d55e00", "#009e73", "#cc79a7", "#56b4e9")
 ORDINARY, CAUTIOUS = "#2b6cd4", "#d47400"
 """Blue is ordinary and orange is cautious: in figures, in the playground, in the documentation and in the terminal."""
 
+LEVEL_COLOURS = (CAUTIOUS, "#efb468", "#8fb6ee", ORDINARY)
+"""Most cautious first."""
+
 FigureEntry = tuple[str, Callable[[Store], Figure]]
 """A caption, and how to draw it."""
 
@@ -29,6 +33,12 @@ def grid(num_rows: int, num_columns: int, width: float = 3.6, height: float = 3.
     # A figure of its own, not one of pyplot's: those live until they are closed, and choose a backend for the process.
     figure = Figure(figsize=(width * num_columns, height * num_rows), layout="constrained")
     return figure, figure.subplots(num_rows, num_columns, squeeze=False)
+
+
+def colours_of(levels: Sequence[str]) -> dict[str, str]:
+    """Level -> colour, from orange (cautious, the first) to blue (ordinary, the last)."""
+    shades = LinearSegmentedColormap.from_list("levels", LEVEL_COLOURS)(np.linspace(0, 1, len(levels)))
+    return {level: to_hex(shade) for level, shade in zip(levels, shades, strict=True)}
 
 
 def plot_shares(axes: Axes, levels: Sequence[str], shares: Mapping[str, Sequence[float]]) -> None:

@@ -179,6 +179,10 @@ def squared_error(predictions: Tensor, targets: Tensor, weights: Tensor, batch_s
     return (weighted * errors).sum(dim=(-2, -1)), 2 * weighted
 
 
+BatchLoss = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]
+"""Loss of a batch and its slope, from (predictions, targets, weights, batch size), as of `squared_error`."""
+
+
 class ModuleTrainingProblem:
     """Training data and loss of a vector network, or of a user's own module."""
 
@@ -194,14 +198,20 @@ class ModuleTrainingProblem:
         rewards: Tensor,
         loss_weights: Tensor | None = None,
         device: torch.device | None = None,
+        loss: BatchLoss = squared_error,
     ) -> None:
-        """Take inputs [S, ...] as `network.as_states` gives them, rewards [S, A] (NaN where unknown) and weights [A]."""
+        """Take inputs [S, ...] as `network.as_states` gives them, rewards [S, A] (NaN where unknown) and weights [A].
+
+        With `labels.cross_entropy` as the loss, "rewards" are 1 for a row's label and 0 for the others, [S, L].
+        """
         self.network = network
-        self.name = network.title
+        self._batch_loss = loss
+        self.name = network.title if loss is squared_error else f"{network.title}, {loss.__name__}"
         if rewards.shape[1] != network.num_actions:
+            what, each = ("rewards of", "action") if loss is squared_error else ("targets for", "label")
             raise InvalidInputError(
-                f"network: the module gives {network.num_actions} numbers per state, and there are rewards of "
-                f"{rewards.shape[1]} actions; its last layer must have one output for each action."
+                f"network: the module gives {network.num_actions} numbers per state, and there are {what} "
+                f"{rewards.shape[1]} {each}s; its last layer must have one output for each {each}."
             )
         weights = checked_loss_weights(loss_weights, network.num_actions)
         self._inputs, self._rewards, self._weights = (part.float().to(device) for part in (inputs, rewards, weights))
@@ -212,14 +222,14 @@ class ModuleTrainingProblem:
         """The same on `device`."""
         if self._inputs.device.type == device.type:
             return self
-        return ModuleTrainingProblem(self.network, self._inputs, self._rewards, self._weights, device)
+        return ModuleTrainingProblem(self.network, self._inputs, self._rewards, self._weights, device, self._batch_loss)
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
         """Initial weights of one model, [P]."""
         return self.network.init(rng)
 
     def loss_and_gradient(self, parameters: Tensor, batch: MiniBatch) -> tuple[Tensor, Tensor]:
-        """`squared_error` of each model on its own batch, and its gradient: [M, P], [M, B] -> [M], [M, P]."""
+        """Loss of each model on its own batch, and its gradient: [M, P], [M, B] -> [M], [M, P]."""
         # On the CPU there is always one part.
         calls = zip(parameters.split(MODELS_PER_CALL), batch.samples.split(MODELS_PER_CALL), strict=True)
         parts = [
@@ -238,7 +248,7 @@ class ModuleTrainingProblem:
         """
         size, network = targets.shape[-2], self.network
         if network.action_units is None:
-            losses, slope = squared_error(predictions, targets / network.reward_scale, self._weights, size)
+            losses, slope = self._batch_loss(predictions, targets / network.reward_scale, self._weights, size)
             return losses * network.reward_scale**2, slope
         mean, deviation = network.action_units.to(targets.device)
         centred = targets - mean

@@ -12,7 +12,7 @@ from cautious.policy.decision import total_variation
 from cautious.risk import KofN
 from cautious_paper.experiments.driving.driving_experiment import stage_name
 from cautious_paper.experiments.store import Store
-from cautious_paper.report.plotting import COLOURS, FigureEntry, grid
+from cautious_paper.report.plotting import CAUTIOUS, COLOURS, FigureEntry, colours_of, grid
 from cautious_paper.report.stories import FIRST
 from cautious_paper.report.tables import Table
 from cautious_paper.worlds.driving_picture import as_picture
@@ -27,28 +27,21 @@ PANELS = {
 
 
 def plot_statistic(axes: Axes, numbers: dict, name: str) -> None:
-    """One safety statistic against k: one star per run, the mean of runs, exact sampling, and two ordinary baselines."""
-    ks = [KofN.parse(level).k for level in numbers["levels"]]
-    places = np.arange(len(ks))
+    """One safety statistic against k, cautious on the right: one star per run, their mean, exact sampling, two baselines."""
+    levels = numbers["levels"]
+    places = np.arange(len(levels))[::-1]
     runs = np.array(numbers["statistics"]["queue"][name])
-    for column in range(runs.shape[1]):
-        axes.plot(
-            places,
-            runs[:, column],
-            "*",
-            color=COLOURS[0],
-            alpha=0.6,
-            markersize=8,
-            label="one run" if not column else None,
-        )
-    axes.plot(places, runs.mean(axis=1), "-", color=COLOURS[0], label="mean of runs")
-    axes.plot(places, numbers["statistics"]["exact"][name], "o", mfc="none", color=COLOURS[3], label="exact sampling")
-    axes.axhline(
-        np.mean(numbers["statistics"]["optim"][name]), color=COLOURS[2], ls="--", label="single networks' optima"
-    )
+    for place, own, colour in zip(places, runs, colours_of(levels).values(), strict=True):
+        axes.plot(np.full(len(own), place), own, "*", color=colour, alpha=0.8, markersize=9)
+    axes.plot([], [], "*", color=CAUTIOUS, label="one run")
+    axes.plot(places, runs.mean(axis=1), "-", color="#888888", zorder=1, label="mean of runs")
+    exact = numbers["statistics"]["exact"][name]
+    axes.plot(places, exact, "o", mfc="none", color=COLOURS[3], label="exact sampling")
+    optima = np.mean(numbers["statistics"]["optim"][name])
+    axes.axhline(optima, color=COLOURS[4], ls="--", label="single networks' optima")
     axes.axhline(numbers["statistics"]["mean"][name], color="black", ls=":", label="optimum of the mean reward")
-    axes.set_xticks(places, [str(k) for k in ks])
-    axes.set(xlabel=f"k of {numbers['levels'][0].split('-')[-1]}", title=PANELS[name])
+    axes.set_xticks(places, [str(KofN.parse(level).k) for level in levels])
+    axes.set(xlabel=f"k of {levels[0].split('-')[-1]}: ordinary to cautious", title=PANELS[name])
 
 
 def safety_figure(store: Store) -> Figure:
@@ -83,11 +76,11 @@ def convergence_figure(store: Store) -> Figure:
     levels = numbers["levels"]
     figure, panels = grid(2, len(levels), width=2.6)
     upper = numbers["certificates"]["queue"]["best"]["upper"]
-    for column, level in enumerate(levels):
+    for column, (level, colour) in enumerate(colours_of(levels).items()):
         sampled, exact = arrays["queue_sampled_value"][column], arrays["queue_exact_value"][column]
-        panels[0][column].plot(sampled.T.numpy(), lw=0.6, color=COLOURS[0], alpha=0.6)
+        panels[0][column].plot(sampled.T.numpy(), lw=0.6, color=colour, alpha=0.6)
         panels[0][column].set_title(level)
-        panels[1][column].plot(exact.T.numpy(), lw=0.8, color=COLOURS[3])
+        panels[1][column].plot(exact.T.numpy(), lw=0.8, color=colour)
         bound = min(upper[column])
         panels[1][column].axhline(bound, color="black", ls="--", lw=1)
         gap = bound - float(exact.max())
@@ -139,11 +132,11 @@ def first_figure(store: Store) -> Figure:
     numbers = store.numbers(FIRST)
     figure, panels = grid(1, 1, width=6, height=3)
     axes = panels[0][0]
-    for place, (each, colour) in enumerate(zip(numbers["sets"], (COLOURS[5], COLOURS[0]), strict=True)):
+    for place, (each, colour) in enumerate(zip(numbers["sets"], ("#aaaaaa", COLOURS[3]), strict=True)):
         shift = np.arange(len(numbers["levels"])) + 0.4 * place - 0.2
-        axes.bar(shift, 100 * np.array(each["help"]), width=0.4, color=colour, label=FIRST_SETS[each["images"]])
-    axes.set_xticks(range(len(numbers["levels"])), numbers["levels"])
-    axes.set(xlabel="level, from cautious to ordinary", ylabel="asks for help, %", ylim=(0, 100))
+        axes.bar(shift, 100 * np.array(each["help"])[::-1], width=0.4, color=colour, label=FIRST_SETS[each["images"]])
+    axes.set_xticks(range(len(numbers["levels"])), numbers["levels"][::-1])
+    axes.set(xlabel="level, from ordinary to cautious", ylabel="asks for help, %", ylim=(0, 100))
     axes.legend()
     return figure
 

@@ -16,12 +16,11 @@ from cautious_paper.report.images.level_figures import (
     OPTIM_COLOUR,
     action_labels,
     annotate,
-    colours_of,
     legend,
     level_legend,
     tidy,
 )
-from cautious_paper.report.plotting import CAUTIOUS, COLOURS, ORDINARY, grid
+from cautious_paper.report.plotting import CAUTIOUS, COLOURS, ORDINARY, colours_of, grid
 
 FASHION = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 LABELS = {

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -26,21 +25,13 @@ from cautious_paper.report.images.image_run import (
     bit_words,
     in_words,
 )
-from cautious_paper.report.plotting import CAUTIOUS, COLOURS, ORDINARY, grid
+from cautious_paper.report.plotting import COLOURS, colours_of, grid
 
-LEVEL_COLOURS = (CAUTIOUS, "#efb468", "#8fb6ee", ORDINARY)
-"""Most cautious first."""
 OPTIM_COLOUR = "#555555"
 SET_COLOURS = {"digits": "#555555", "fashion": COLOURS[3], "letters": COLOURS[4]}
 SET_WORDS = {"digits": "digits", "fashion": "clothes", "letters": "letters"}
 HELP_AXIS = "help frequency, %"
 INDEX_AXIS = "mean action index"
-
-
-def colours_of(levels: Sequence[str]) -> dict[str, str]:
-    """Level -> colour, from orange (cautious, the first) to blue (ordinary, the last)."""
-    shades = LinearSegmentedColormap.from_list("levels", LEVEL_COLOURS)(np.linspace(0, 1, len(levels)))
-    return {level: to_hex(shade) for level, shade in zip(levels, shades, strict=True)}
 
 
 def level_legend(figure: Figure, levels: Sequence[str], optim: bool = True) -> None:

@@ -20,19 +20,6 @@ export function sharp(canvas) {
   return { context, width, height };
 }
 
-const RAMP = {
-  light: [[232, 240, 253], [245, 198, 117], [236, 122, 44]],
-  dark: [[24, 38, 62], [150, 104, 40], [226, 116, 40]],
-};
-
-/** The colour of a caution from 0 to 1, as [r, g, b]. */
-export function cautionColour(caution) {
-  const ramp = RAMP[document.documentElement.dataset.theme === "dark" ? "dark" : "light"];
-  const place = Math.min(Math.max(caution, 0), 1) * 2;
-  const low = Math.min(Math.floor(place), 1);
-  return ramp[low].map((value, i) => Math.round(value + (place - low) * (ramp[low + 1][i] - value)));
-}
-
 /** What a caution means, in words. */
 export function cautionWords(caution) {
   if (caution < 0.005) return "acts as usual";

@@ -4,7 +4,7 @@ import { Client, manifestOf, newestOnly } from "../parts/client.js";
 import { addressOf, fine, readAddress, strokesFromText, strokesToText } from "../parts/address.js";
 import { level, levelName, setLevel, showRing } from "../parts/dial.js";
 import { clearDots, drawDots } from "../parts/dots.js";
-import { cautionColour, cautionWords, colour } from "../parts/look.js";
+import { cautionWords, colour } from "../parts/look.js";
 import { announce, say } from "../parts/notice.js";
 import { download, pictureOf } from "../parts/share.js";
 import { SHAPES, SIDE, rasterised } from "./glyphs.js";
@@ -112,7 +112,7 @@ export function openDraw() {
     const { caution } = decision;
     $("caution-number").textContent = caution.toFixed(2);
     $("caution-bar").style.width = `${100 * caution}%`;
-    $("caution-bar").style.background = `rgb(${cautionColour(0.35 + 0.65 * caution)})`;
+    $("caution-bar").style.background = colour("cautious-fill");
     $("caution-words").textContent = cautionWords(caution);
     const words = `Ordinary: ${answer(usual)}. Cautious, ${levelName()}: ${mix(decision.policy)}. Caution ${caution.toFixed(2)}.`;
     $("draw-chart").setAttribute("aria-label", `What ${decision.heard.length} models think each answer pays. ${words}`);

@@ -13,12 +13,13 @@ const $ = (id) => document.getElementById(id);
 const LABELS = ["faster", "brake", "left", "right", "cruise"];
 const DOES = ["goes faster", "brakes", "moves left", "moves right", "cruises"];
 const WOULD = ["go faster", "brake", "move left", "move right", "cruise"];
+const TRAIL = 48; // steps in the strip
 const KEYS = { ArrowUp: 0, ArrowDown: 1, ArrowLeft: 2, ArrowRight: 3, " ": 4 };
 
 export function openDrive() {
   const client = new Client();
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  const drive = { seed: 1, cars: null, ordinary: null, policy: null, rewards: null, playing: !calm, wheel: false, share: 1, last: 0, here: false, tick: 0 };
+  const drive = { seed: 1, cars: null, ordinary: null, policy: null, rewards: null, playing: !calm, wheel: false, share: 1, mark: "", last: 0, here: false, tick: 0 };
 
   const failed = (error) => {
     $("drive-status").textContent = "";
@@ -29,6 +30,7 @@ export function openDrive() {
     drive.cars = [new Car(drive.seed), new Car(drive.seed)];
     drive.tick = 0;
     drive.share = 1;
+    $("drive-trail").replaceChildren();
     showAll();
   };
 
@@ -74,6 +76,7 @@ export function openDrive() {
       const shares = policy.subarray(row, row + NUM_ACTIONS);
       return shares.indexOf(Math.max(...shares));
     });
+    drive.mark = usual === careful ? "" : `here it ${DOES[careful]}`;
     $("drive-moment").classList.toggle("differs", usual !== careful);
     $("drive-moment").textContent = usual === careful ? `Here both would act alike: ${WOULD[usual]}.` : `Here the cautious car ${DOES[careful]}; the ordinary one would ${WOULD[usual]}.`;
   }
@@ -83,7 +86,9 @@ export function openDrive() {
     const [left, right] = drive.cars;
     const lefts = own ?? chosen(drive.ordinary, left.state, drive.seed, drive.tick);
     left.step(lefts, drive.probability);
-    right.step(chosen(drive.policy, right.state, drive.seed, drive.tick), drive.probability);
+    const differed = drive.mark !== "";
+    const hits = right.step(chosen(drive.policy, right.state, drive.seed, drive.tick), drive.probability);
+    leaveTrail(differed, hits > 0);
     drive.tick += 1;
     drive.share = 0;
     showNumbers();
@@ -91,6 +96,17 @@ export function openDrive() {
       const { state, sums } = drive.wheel ? left : right;
       announce(`${drive.wheel ? `You: ${ACTIONS[lefts]}` : "Cautious car"}, speed ${state.speed}, ${sums.hits} ${sums.hits === 1 ? "hit" : "hits"}.`);
     }
+  }
+
+  /** One more step of the cautious car in the strip below it: orange where it differed from the ordinary one, red where it hit. */
+  function leaveTrail(differed, hit) {
+    const trail = $("drive-trail");
+    if (trail.children.length >= TRAIL) trail.firstChild.remove();
+    const step = document.createElement("i");
+    step.className = hit ? "hit" : differed ? "differs" : "";
+    trail.append(step);
+    const marks = (name) => trail.getElementsByClassName(name).length;
+    trail.setAttribute("aria-label", `Of the last ${trail.children.length} steps, the cautious car chose otherwise in ${marks("differs")} and hit something in ${marks("hit")}`);
   }
 
   function frame(now) {
@@ -113,7 +129,7 @@ export function openDrive() {
     if (!drive.cars) return;
     const share = calm ? 1 : drive.share;
     drive.cars[0].draw(sharp($("road-left")), share, drive.wheel ? "you" : "ordinary");
-    drive.cars[1].draw(sharp($("road-right")), share, "cautious");
+    drive.cars[1].draw(sharp($("road-right")), share, "cautious", drive.mark);
   }
 
   function showNumbers() {

@@ -93,8 +93,8 @@ export class Car {
     };
   }
 
-  /** Draw the road; `share` of the last step has been driven. */
-  draw({ context: c, width, height }, share, who) {
+  /** Draw the road; `share` of the last step has been driven, and `mark` stands beside the car. */
+  draw({ context: c, width, height }, share, who, mark = "") {
     const smooth = share * share * (3 - 2 * share);
     const row = this.before.row + share * (this.row - this.before.row);
     const column = this.before.column + smooth * (this.state.column - this.before.column);
@@ -117,6 +117,7 @@ export class Car {
     darken(c, width, height, carX, carY, unit);
     drawCar(c, carX, carY, lane * 0.5, unit * 0.74, PAINT[who], (this.state.column - this.before.column) * Math.sin(Math.PI * share));
     drawSpeed(c, width, height, this.state.speed);
+    if (mark) drawMark(c, width, carX, carY + unit * 0.52, lane, mark);
     if (this.flash > 0.02) {
       c.fillStyle = `rgb(255 70 40 / ${0.45 * this.flash})`;
       c.fillRect(0, 0, width, height);
@@ -213,6 +214,21 @@ function drawCar(c, x, y, width, length, [light, deep], lean) {
   c.fillRect(-width * 0.42, -length * 0.5, width * 0.24, length * 0.07);
   c.fillRect(width * 0.18, -length * 0.5, width * 0.24, length * 0.07);
   c.restore();
+}
+
+/** What the car does otherwise, in a label behind it; inside the picture wherever the car is. */
+function drawMark(c, width, x, y, lane, words) {
+  const size = Math.max(11, lane * 0.17);
+  c.font = `700 ${size}px system-ui, sans-serif`;
+  c.textAlign = "center";
+  const half = c.measureText(words).width / 2 + size * 0.6;
+  const middle = Math.min(Math.max(x, half + 4), width - half - 4);
+  c.fillStyle = PAINT.cautious[0];
+  c.beginPath();
+  c.roundRect(middle - half, y, 2 * half, size * 1.7, size * 0.85);
+  c.fill();
+  c.fillStyle = "#2b1a00";
+  c.fillText(words, middle, y + size * 1.2);
 }
 
 function drawSpeed(c, width, height, speed) {

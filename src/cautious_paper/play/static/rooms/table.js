@@ -4,10 +4,10 @@ import { normal, uniformStream } from "../core/random.js";
 import { Client, newestOnly } from "../parts/client.js";
 import { level, levelName } from "../parts/dial.js";
 import { clearDots, drawDots } from "../parts/dots.js";
-import { cautionColour, cautionWords, colour, radios, rgb, sharp } from "../parts/look.js";
+import { cautionWords, colour, radios, rgb, sharp } from "../parts/look.js";
 import { announce, say } from "../parts/notice.js";
 import { SPECIES, birds } from "./penguins.js";
-import { MOST_ROWS, readCsv, thinned } from "./csv.js";
+import { MOST_ROWS, pointsOf, readCsv, thinned, usualColumns } from "./csv.js";
 
 const $ = (id) => document.getElementById(id);
 const PLAIN_NAMES = ["A", "B", "C"];
@@ -17,11 +17,12 @@ const FEWEST = 6;
 const COARSE = 24;
 const FINE = 56;
 const PLAIN = [-1, 1, -1, 1];
-const NO_POINT = "Point at the plane.";
+const NO_POINT = "Point at a plane.";
+const COLUMNS = ["across", "up", "kind"]; // of a file, as they are chosen
 
 export function openTable() {
   const client = new Client();
-  const state = { names: PLAIN_NAMES, hidden: [], revealed: false, points: [], kind: 0, bounds: PLAIN, view: "action", grid: null, trained: false, pointer: null, note: "", here: false, run: 0 };
+  const state = { names: PLAIN_NAMES, hidden: [], revealed: false, points: [], kind: 0, bounds: PLAIN, grid: null, trained: false, pointer: null, note: "", here: false, run: 0 };
   const labels = () => [...state.names, "ask"];
   const status = (text, wrong = false) => {
     $("table-status").textContent = text;
@@ -106,22 +107,49 @@ export function openTable() {
     const wash = document.documentElement.dataset.theme === "dark" ? 0.45 : 0.36;
     const card = rgb(colour("card"));
     const soft = (fill, share) => fill.map((value, i) => value * share + card[i] * (1 - share));
-    plane($("plane-action"), state.grid && ((cell) => soft(fills[state.grid[state.view][cell]], wash)), fills);
-    plane($("plane-caution"), state.grid && ((cell) => cautionColour(state.grid.caution[cell])), fills);
-    $("plane-action").setAttribute("aria-label", `Plane with ${state.points.length} points, coloured by the ${state.view === "action" ? "cautious" : "ordinary"} action`);
+    for (const [who, view] of [["ordinary", "ordinary"], ["cautious", "action"]]) {
+      plane($(`plane-${who}`), state.grid && ((cell) => [...soft(fills[state.grid[view][cell]], wash), 255]), fills, who === "cautious");
+      $(`plane-${who}`).setAttribute("aria-label", `Plane with ${state.points.length} points, coloured by the ${who} action`);
+    }
   }
 
-  function plane(canvas, cellColour, fills) {
+  /** A value [r, g, b, opacity] for each cell of the grid, as a picture. */
+  function picture(cellColour) {
+    const { size } = state.grid;
+    const small = document.createElement("canvas");
+    small.width = small.height = size;
+    const pixels = new ImageData(size, size);
+    for (let cell = 0; cell < size * size; cell++) pixels.data.set(cellColour(cell), 4 * cell);
+    small.getContext("2d").putImageData(pixels, 0, 0);
+    return small;
+  }
+
+  /** Stripes, the stronger the more the cautious policy differs from the ordinary one. */
+  function shading(width, height) {
+    const layer = document.createElement("canvas");
+    const ratio = window.devicePixelRatio || 1;
+    Object.assign(layer, { width: width * ratio, height: height * ratio });
+    const c = layer.getContext("2d");
+    c.scale(ratio, ratio);
+    c.strokeStyle = colour("cautious-fill");
+    c.lineWidth = 2;
+    c.beginPath();
+    for (let x = -height; x < width; x += 9) {
+      c.moveTo(x, height);
+      c.lineTo(x + height, 0);
+    }
+    c.stroke();
+    c.globalCompositeOperation = "destination-in";
+    c.drawImage(picture((cell) => [0, 0, 0, 255 * state.grid.caution[cell]]), 0, 0, width, height);
+    return layer;
+  }
+
+  function plane(canvas, cellColour, fills, shaded) {
     const { context: c, width, height } = sharp(canvas);
     if (cellColour) {
-      const { size } = state.grid;
-      const picture = document.createElement("canvas");
-      picture.width = picture.height = size;
-      const pixels = new ImageData(size, size);
-      for (let cell = 0; cell < size * size; cell++) pixels.data.set([...cellColour(cell), 255], 4 * cell);
-      picture.getContext("2d").putImageData(pixels, 0, 0);
       c.imageSmoothingQuality = "high";
-      c.drawImage(picture, 0, 0, width, height);
+      c.drawImage(picture(cellColour), 0, 0, width, height);
+      if (shaded && width > 0) c.drawImage(shading(width, height), 0, 0, width, height);
     }
     const [left, right, bottom, top] = state.bounds;
     const place = ({ x, y }) => [((x - left) / (right - left)) * width, ((top - y) / (top - bottom)) * height];
@@ -186,7 +214,7 @@ export function openTable() {
     announce(`Point of class ${labels()[kind]} added, ${state.points.length} in all.`);
     changed();
   };
-  for (const canvas of [$("plane-action"), $("plane-caution")]) {
+  for (const canvas of [$("plane-ordinary"), $("plane-cautious")]) {
     canvas.addEventListener("pointermove", (event) => {
       state.pointer = place(event, canvas);
       draw();
@@ -197,7 +225,7 @@ export function openTable() {
       add(state.pointer, state.kind);
     });
   }
-  $("plane-action").addEventListener("keydown", (event) => {
+  $("plane-cautious").addEventListener("keydown", (event) => {
     const [left, right, bottom, top] = state.bounds;
     state.pointer ??= { x: (left + right) / 2, y: (bottom + top) / 2 };
     const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
@@ -226,8 +254,9 @@ export function openTable() {
     words.textContent = `${cells.length} Gentoos, which no model has seen: the ordinary policy asks about ${asked("ordinary")}, the cautious one (${levelName()}) about ${asked("action")}.`;
   }
 
-  const take = (points, bounds, note, { names = PLAIN_NAMES, hidden = [], wrong = false } = {}) => {
-    Object.assign(state, { names, hidden, wrong, revealed: false });
+  const take = (points, bounds, note, { names = PLAIN_NAMES, hidden = [], wrong = false, file = null } = {}) => {
+    Object.assign(state, { names, hidden, wrong, file, revealed: false });
+    $("columns").hidden = !file || file.columns.length < 3;
     $("reveal").hidden = hidden.length === 0;
     $("reveal").textContent = "Reveal Gentoo";
     document.querySelectorAll(".palette [data-class]").forEach((button, i) => (button.lastChild.textContent = names[i]));
@@ -256,16 +285,37 @@ export function openTable() {
     tellHidden();
     draw();
   });
-  async function open(file) {
-    if (!file) return;
+  async function open(chosen) {
+    if (!chosen) return;
     try {
-      const { points, names, note } = readCsv(await file.text(), file.name);
-      take(points, boundsOf(points), note, { names });
+      const file = readCsv(await chosen.text(), chosen.name);
+      const usual = usualColumns(file);
+      for (const [which, column] of Object.entries(usual)) {
+        const none = which === "kind" ? [new Option("no class", "-1")] : [];
+        $(`column-${which}`).replaceChildren(...file.columns.map((name, i) => new Option(name, String(i))), ...none);
+        $(`column-${which}`).value = String(column);
+      }
+      show(file);
     } catch (error) {
-      take([], PLAIN, error.message, { wrong: true }); // no verdicts about data that were before
-      status(error.message, true);
+      refuse(error);
     }
   }
+  /** The chosen columns of a file. */
+  function show(file) {
+    const chosen = Object.fromEntries(COLUMNS.map((which) => [which, Number($(`column-${which}`).value)]));
+    try {
+      const { points, names, note } = pointsOf(file, chosen);
+      take(points, boundsOf(points), note, { names, file });
+    } catch (error) {
+      refuse(error, file);
+    }
+  }
+  /** No verdicts about data that were there before. */
+  function refuse(error, file = null) {
+    take([], PLAIN, error.message, { wrong: true, file });
+    status(error.message, true);
+  }
+  for (const which of COLUMNS) $(`column-${which}`).addEventListener("change", () => state.file && show(state.file));
   $("csv").addEventListener("change", (event) => {
     open(event.target.files[0]);
     event.target.value = "";
@@ -284,10 +334,6 @@ export function openTable() {
     open(event.dataTransfer.files[0]);
   });
   radios(document.querySelector(".palette .segmented"), (button) => (state.kind = Number(button.dataset.class)));
-  radios(document.querySelector(".small-seg"), (button) => {
-    state.view = button.dataset.view;
-    draw();
-  });
   const legend = () => {
     $("plane-legend").replaceChildren(
       ...labels().map((name, a) => {
