@@ -32,11 +32,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,7 +56,7 @@ BUDGETS = (0.0, 0.05, 0.1)
 LEVELS = [KofN(k, 20) for k in (19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)] + [KofN(1, 100)]
 PLAIN = {f"{level.k}-of-20": 1 + LEVELS.index(level) for level in (KofN(10, 20), KofN(5, 20), KofN(1, 20))}
 """Places of the dial that are also reported as they are."""
-OURS = "k-of-N, labels"
+OURS, LEVELLED = "k-of-N, labels", "k-of-N"
 
 
 # The matrices.
@@ -169,13 +168,16 @@ def places(familiar: np.ndarray, allowed: Sequence[float]) -> list[int]:
 
 # One set with one seed, with all its draws.
 
+Cell = list[list[float]]
+"""Payoffs on familiar and on novel rows: without caution, at each budget, and for k-of-N at each level of `PLAIN`."""
+
 
 def solved(name: str, seed: int) -> list[dict[str, Any]]:
-    """A row of results for each shape, kind of held-out class and method."""
+    """A row for each draw: what each method earns (`Cell`)."""
     torch.set_num_threads(1)
     split = problem(*load(name), "class", seed)
     if split is None:
-        return [{"set": name, "seed": seed, "method": None}]
+        return [{"set": name, "seed": seed, "shape": None}]
     rows = np.concatenate([split.familiar, split.novel])
     forest = classifiers(seed)["random forest"]().fit(split.rows, split.labels).predict_proba(rows)
     distance = next(score() for title, score in novelty_scores(split, rows, seed) if title == "Mahalanobis")
@@ -185,8 +187,8 @@ def solved(name: str, seed: int) -> list[dict[str, Any]]:
             matrix = payoff_matrix(name, shape, seed, split.num_labels, bad)
             task = Task(split, matrix[:-1], matrix[-1])
             ensemble = by_labels(task, ensemble, seed)
-            for row in judged(task, ensemble, forest, distance, seed):
-                found.append({"set": name, "seed": seed, "shape": shape, "bad": bad, **row})
+            methods = dict(judged(task, ensemble, forest, distance, seed))
+            found.append({"set": name, "seed": seed, "shape": shape, "bad": bad, "methods": methods})
     return found
 
 
@@ -201,32 +203,19 @@ def by_labels(task: Task, before: RewardEnsemble | None, seed: int) -> RewardEns
 
 def judged(
     task: Task, ensemble: RewardEnsemble, forest: np.ndarray, distance: np.ndarray, seed: int
-) -> Iterator[dict[str, Any]]:
-    """Every method on one draw, at each budget."""
+) -> Iterator[tuple[str, Cell]]:
+    """Every method on one draw."""
     familiar_paid = task.payoffs[task.split.familiar_labels]
     known = familiar_paid.max(axis=1).mean() - familiar_paid.mean(axis=0).max()
     ordinary = outcome(task, greedy(torch.from_numpy(forest @ task.payoffs))[None])[0][0]
     allowed = [ordinary - budget * known for budget in BUDGETS]
-    started = time.perf_counter()
     by_payoffs = fitted(task.split, task.payoffs[task.split.labels], seed, None)
-    seconds = time.perf_counter() - started
     methods = [(f"{rule}, labels", policies) for rule, policies in of_models(ensemble, task.rows)]
     methods += [(f"{rule}, payoffs", policies) for rule, policies in of_models(by_payoffs, task.rows)]
     for method, policies in [*methods, *of_forest(task, forest, distance)]:
         familiar, novel = outcome(task, policies)
-        chosen = places(familiar, allowed)
-        levels = PLAIN if method.startswith("k-of-N") else {}
-        row = {
-            "method": method,
-            "budgets": {
-                str(budget): [familiar[place], novel[place]] for budget, place in zip(BUDGETS, chosen, strict=True)
-            },
-            "ordinary": [familiar[0], novel[0]],
-            "plain": {level: [familiar[place], novel[place]] for level, place in levels.items()},
-            "careful": int(task.payoffs.min(axis=0).argmax()),
-            "seconds": seconds,
-        }
-        yield json.loads(json.dumps(row), parse_float=lambda text: round(float(text), 5))
+        chosen = [0, *places(familiar, allowed), *(PLAIN.values() if method.startswith(LEVELLED) else ())]
+        yield method, [[round(float(familiar[place]), 4), round(float(novel[place]), 4)] for place in chosen]
 
 
 def run(sets: Sequence[str], seeds: int, out: Path, workers: int) -> list[dict[str, Any]]:
@@ -236,75 +225,81 @@ def run(sets: Sequence[str], seeds: int, out: Path, workers: int) -> list[dict[s
     wanted = [(name, seed) for seed in range(seeds) for name in sets]
     tasks = [task for task in wanted if task not in known]
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool, out.open("a") as file:
-        for number, rows in enumerate(pool.map(solved, *zip(*tasks, strict=True)) if tasks else ()):
+        for number, work in enumerate(as_completed([pool.submit(solved, *task) for task in tasks])):
+            rows = work.result()
             done += rows
-            file.writelines(json.dumps(row) + "\n" for row in rows)
+            file.writelines(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
             file.flush()
             print(f"{number + 1}/{len(tasks)} {rows[0]['set']}, seed {rows[0]['seed']}", flush=True)
-    return [row for row in done if row["method"] and (row["set"], row["seed"]) in set(wanted)]
+    chosen = set(wanted)
+    found = [row for row in done if row["shape"] and (row["set"], row["seed"]) in chosen]
+    return sorted(found, key=lambda row: (row["set"], row["seed"], row["shape"], row["bad"]))
 
 
 # Tables of the results.
 
 
-def with_best_single(rows: list[dict[str, Any]], budget: str) -> list[dict[str, Any]]:
-    """The rows, and for forest and distance the single action that turned out best on novel rows of each set and shape."""
-    added = []
-    for title in ("forest", "Mahalanobis"):
-        cells: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
-        for row in rows:
-            if row["method"].startswith(f"{title}, threshold to action"):
-                cells.setdefault((row["set"], row["shape"]), {}).setdefault(row["method"], []).append(row)
-        for methods in cells.values():
-            best = max(methods.values(), key=lambda found: np.mean([row["budgets"][budget][1] for row in found]))
-            added += [row | {"method": f"{title}, threshold to the action that was best afterwards"} for row in best]
-    return rows + added
+def with_best_single(rows: list[dict[str, Any]], place: int) -> list[dict[str, Any]]:
+    """The rows with one threshold to a single action: to that which was best on novel rows of each set and shape."""
+    cells: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        cells.setdefault((row["set"], row["shape"]), []).append(row)
+    found = []
+    for here in cells.values():
+        best = {}
+        for title in ("forest", "Mahalanobis"):
+            single = [name for name in here[0]["methods"] if name.startswith(f"{title}, threshold to action")]
+            best[f"{title}, threshold to the action that was best afterwards"] = max(
+                single, key=lambda name: np.mean([row["methods"][name][place][1] for row in here])
+            )
+        for row in here:
+            methods = {name: cell for name, cell in row["methods"].items() if "threshold to action" not in name}
+            found.append(row | {"methods": methods | {name: row["methods"][method] for name, method in best.items()}})
+    return found
 
 
-def by_set(rows: list[dict[str, Any]], method: str, pick: Callable[[dict[str, Any]], float]) -> np.ndarray:
-    """Means of a quantity by set and shape, [sets, shapes]."""
-    sets, found = sorted({row["set"] for row in rows}), []
-    for name in sets:
-        here = [row for row in rows if row["set"] == name and row["method"] == method]
-        found.append([np.mean([pick(row) for row in here if row["shape"] == shape] or [np.nan]) for shape in SHAPES])
+def by_set(rows: list[dict[str, Any]], method: str, place: int, kind: int) -> np.ndarray:
+    """Means of a payoff, familiar (0) or novel (1), by set and shape, [sets, shapes]."""
+    found = []
+    for name in sorted({row["set"] for row in rows}):
+        here = [row for row in rows if row["set"] == name]
+        found.append([
+            np.mean([row["methods"][method][place][kind] for row in here if row["shape"] == shape]) for shape in SHAPES
+        ])  # fmt: skip
     return np.array(found)
 
 
-def table(rows: list[dict[str, Any]], budget: str) -> list[str]:
+def table(rows: list[dict[str, Any]], budget: float) -> list[str]:
     """A table in Markdown: one line per method, the best on novel rows first."""
-    rows = with_best_single(rows, budget)
-    methods = sorted({row["method"] for row in rows if "to action" not in row["method"]})
-    novel = {method: by_set(rows, method, lambda row: row["budgets"][budget][1]) for method in methods}
+    place = 1 + BUDGETS.index(budget)
+    rows = with_best_single(rows, place)
+    novel = {method: by_set(rows, method, place, 1) for method in rows[0]["methods"]}
     lines = [
-        f"| at most {float(budget):.0%} of the worth of knowing given up | familiar | novel | grades / doses / routes | "
+        f"| at most {budget:.0%} of the worth of knowing given up | familiar | novel | {' / '.join(SHAPES)} | "
         "class is bad / good | k-of-N on labels is ahead by |",
         "|---" * 6 + "|",
     ]
-    for method in sorted(methods, key=lambda method: -novel[method].mean()):
-        familiar = by_set(rows, method, lambda row: row["budgets"][budget][0])
-        kinds = [
-            by_set([row for row in rows if row["bad"] is bad], method, lambda row: row["budgets"][budget][1]).mean()
-            for bad in (True, False)
-        ]
+    for method in sorted(novel, key=lambda method: -novel[method].mean()):
+        familiar = by_set(rows, method, place, 0).mean()
+        kinds = [by_set([row for row in rows if row["bad"] is bad], method, place, 1).mean() for bad in (True, False)]
         ahead = novel[OURS] - novel[method]
         low, high = interval(ahead)
         lead = "" if method == OURS else f"{ahead.mean():+.3f} [{low:+.3f}, {high:+.3f}]"
         shapes = " / ".join(f"{value:.3f}" for value in novel[method].mean(axis=0))
         lines.append(
-            f"| {method} | {familiar.mean():.3f} | {novel[method].mean():.3f} | {shapes} | "
-            f"{kinds[0]:.3f} / {kinds[1]:.3f} | {lead} |"
+            f"| {method} | {familiar:.3f} | {novel[method].mean():.3f} | {shapes} | {kinds[0]:.3f} / {kinds[1]:.3f} | {lead} |"
         )
     return lines
 
 
 def plain_table(rows: list[dict[str, Any]]) -> list[str]:
-    """What levels do as they are, without a budget: familiar | novel payoff."""
+    """What methods earn without caution, and levels as they are, without a budget: familiar, novel."""
     lines = ["| method | ordinary | " + " | ".join(PLAIN) + " |", "|---" * (2 + len(PLAIN)) + "|"]
-    for method in sorted({row["method"] for row in rows if row["plain"]}):
-        here = [row for row in rows if row["method"] == method]
-        cells = [np.mean([row["ordinary"] for row in here], axis=0)]
-        cells += [np.mean([row["plain"][level] for row in here], axis=0) for level in PLAIN]
-        lines.append(f"| {method} | " + " | ".join(f"{cell[0]:.3f}, {cell[1]:.3f}" for cell in cells) + " |")
+    for method in ("forest x payoffs", *(name for name in rows[0]["methods"] if name.startswith(LEVELLED))):
+        whole = [0, *range(1 + len(BUDGETS), len(rows[0]["methods"][method]))]
+        cells = [[by_set(rows, method, place, kind).mean() for kind in (0, 1)] for place in whole]
+        texts = [f"{cell[0]:.3f}, {cell[1]:.3f}" for cell in cells] + [""] * (1 + len(PLAIN) - len(cells))
+        lines.append(f"| {method} | {' | '.join(texts)} |")
     return lines
 
 
@@ -322,7 +317,7 @@ def main() -> None:
     rows = run(sets, 1 if asked.quick else asked.seeds, asked.out, asked.workers)
     print(f"{len({row['set'] for row in rows})} sets, {len({(row['set'], row['seed']) for row in rows})} splits")
     for budget in BUDGETS:
-        print("\n" + "\n".join(table(rows, str(budget))))
+        print("\n" + "\n".join(table(rows, budget)))
     print("\n" + "\n".join(plain_table(rows)))
 
 

@@ -378,7 +378,7 @@ def _by_k_of_n(
     """Rows of k-of-N at each level, and of its ordinary policy."""
     asked = _asked(task, split, training.seed)
     known, rows = (_cells(_features(task, part)) for part in (split.training, split.asked[asked.usable]))
-    epochs = {} if training.num_epochs is None else {"num_epochs": training.num_epochs}
+    epochs: dict[str, Any] = {} if training.num_epochs is None else {"num_epochs": training.num_epochs}
     with warnings.catch_warnings():
         for category in (BeliefWarning, TableWarning, LongTrainingWarning):
             warnings.simplefilter("ignore", category)
