@@ -209,14 +209,15 @@ def test_a_value_that_training_never_had_is_a_row_like_any_other():
     data = table()
     data["colour"] = ["new" if place == "west" else "old" for place in data["hospital"]]
     data["y"][data["hospital"].index("west")] = 1e12
-    found = evaluate(data, label="kind", hold_out="hospital", **FAST)
+    with pytest.warns(TableWarning, match="column 'y' is 1000000000000"):
+        found = evaluate(data, label="kind", hold_out="hospital", **FAST)
     sizes = {entry["novel_rows"] for entry in found.rows if entry["group"] == "west"}
     assert sizes == {data["hospital"].count("west") - 1}, (
         "the row that no model can judge is left out, for every method"
     )
 
 
-@pytest.mark.parametrize("stop", [1, 30, 101, 105, 250])
+@pytest.mark.parametrize("stop", [30, 101, 250])
 def test_an_interrupted_call_resumes_with_the_same_bits(tmp_path, by_kind, stop):
     seen = []
 
