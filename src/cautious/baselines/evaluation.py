@@ -101,8 +101,10 @@ def _verdict(cells: dict[tuple[str, str], list[dict[str, Any]]], level: str) -> 
     if low > 0:
         advice = f"Use {best}"
     else:
-        choice = max((ours, best if best != ours else second), key=familiar.__getitem__)
-        advice = f"Use {choice}, by its familiar payoff: on novel rows {best} and {rival} cannot be told apart"
+        choice = max(
+            (best, rival), key=lambda name: round(familiar[name], 3)
+        )  # with the same, the one ahead on novel rows
+        advice = f"Use {choice}, but {best} and {rival} cannot be told apart on novel rows"
     few = "; so few groups make it a rough one" if groups < FEW_GROUPS else ""
     return (
         f"{advice}. On groups that training did not have, {best} pays {novel[best]:.3f} a row, {lead:.3f} [{low:.3f}, "
@@ -113,9 +115,9 @@ def _verdict(cells: dict[tuple[str, str], list[dict[str, Any]]], level: str) -> 
 
 
 def _described(method: str, level: str) -> str:
-    names = {OURS: f"k-of-N at {level}", "random forest": "a random forest with a threshold"}
-    return names.get(method, f"{'the ' if method[0].isupper() else ''}{method} distance with a threshold")
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    what = {
+        OURS: f"k-of-N at {level}",
+        "random forest": "a random forest",
+        "nearest neighbours": "the distance to neighbours",
+    }
+    return what.get(method, f"the {method} distance") + ("" if method == OURS else " with a threshold")

@@ -14,6 +14,9 @@ from cautious.cli.console import console, make_table, progress_bar, say
 if TYPE_CHECKING:
     from cautious.baselines.evaluation import Evaluation
 
+SHORT = {"random forest": "forest", "nearest neighbours": "neighbours"}
+"""Names of methods in narrow columns."""
+
 
 @dataclass
 class Evaluate:
@@ -103,7 +106,7 @@ def group_table(found: Evaluation) -> Table:
         if row["level"] == found.level:
             for kind in ("familiar", "novel"):
                 text = f"{row[f'{kind}_payoff']:.3f}, {row[f'{kind}_departures']:.0%}"
-                cells.setdefault((row["group"], f"{row[f'{kind}_rows']} {kind}"), []).append(text)
+                cells.setdefault((row["group"], kind), []).append(text)
     rows = [(*key, *texts) for key, texts in cells.items()]
     return make_table(
         f"payoff, and share that departs, at {found.level}",
@@ -123,7 +126,7 @@ def summary_table(found: Evaluation) -> Table:
     shown["models as they are"] = settings[OURS, ORDINARY]
     rows = [
         (
-            method,
+            SHORT.get(method, method),
             f"{row['familiar_payoff']:.3f}",
             f"{row['familiar_departures']:.1%}",
             f"{row['novel_payoff']:.3f}",
@@ -131,5 +134,5 @@ def summary_table(found: Evaluation) -> Table:
         )
         for method, row in shown.items()
     ]
-    headings = ("mean over groups", "familiar payoff", "departs", "novel payoff", "departs there")
+    headings = ("mean over the groups", "familiar payoff", "departs", "novel payoff", "departs there")
     return make_table(f"at {found.level}, and without caution", headings, rows, text_columns=headings[:1])
