@@ -131,8 +131,8 @@ def test_the_verdict_names_us_where_we_are_ahead():
 def test_where_methods_cannot_be_told_apart_the_familiar_payoff_decides():
     mixed = {"random forest": [-1.0, -1.0], "nearest neighbours": [-1.0, -1.0], "Mahalanobis": [1.0, 0.0]}
     found = judge(rows_of(mixed | {"k-of-N": [0.0, 0.9]}, Mahalanobis={"familiar": 0.5}), 0.05)
-    assert found.verdict.startswith("Use k-of-N at 1-of-20, but the Mahalanobis distance")
-    assert "cannot be told apart" in found.verdict
+    assert found.verdict.startswith("Use k-of-N at 1-of-20, although the Mahalanobis distance")
+    assert "cannot be told from it" in found.verdict
 
 
 def test_no_caution_wins_where_novel_rows_are_harmless():

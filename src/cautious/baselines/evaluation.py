@@ -104,7 +104,8 @@ def _verdict(cells: dict[tuple[str, str], list[dict[str, Any]]], level: str) -> 
         choice = max(
             (best, rival), key=lambda name: round(familiar[name], 3)
         )  # with the same, the one ahead on novel rows
-        advice = f"Use {choice}, but {best} and {rival} cannot be told apart on novel rows"
+        other = best if choice == rival else rival
+        advice = f"Use {choice}, although {other} cannot be told from it on novel rows"
     few = "; so few groups make it a rough one" if groups < FEW_GROUPS else ""
     return (
         f"{advice}. On groups that training did not have, {best} pays {novel[best]:.3f} a row, {lead:.3f} [{low:.3f}, "

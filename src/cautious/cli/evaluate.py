@@ -108,11 +108,9 @@ def group_table(found: Evaluation) -> Table:
                 text = f"{row[f'{kind}_payoff']:.3f}, {row[f'{kind}_departures']:.0%}"
                 cells.setdefault((row["group"], kind), []).append(text)
     rows = [(*key, *texts) for key, texts in cells.items()]
+    headings = ("left out", "rows", *(SHORT.get(method, method) for method in methods))
     return make_table(
-        f"payoff, and share that departs, at {found.level}",
-        ("left out", "rows", *methods),
-        rows,
-        text_columns=("left out",),
+        f"payoff, and share of rows that depart, at {found.level}", headings, rows, text_columns=headings[:2]
     )
 
 
