@@ -26,9 +26,9 @@ from cautious import CautiousPolicy, RewardEnsemble, solve_bandit
 from cautious.parallel import single_thread
 from cautious.solvers.per_state import play_states
 from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE
-from cautious_paper.benchmarking.measures import LEVEL, deciding, image_belief, vector_belief
-from cautious_paper.benchmarking.plain import plain_decision, plain_decisions
 from cautious_paper.experiments.store import provenance_line
+from cautious_paper.timing.measures import LEVEL, deciding, image_belief, vector_belief
+from cautious_paper.timing.plain import plain_decision, plain_decisions
 
 COUNTS = {1: (1, 15), 32: (8, 3), 1000: (16, 3)}
 """Observations -> (observations of the plain way, which is scaled up; calls of which the median counts)."""

@@ -88,12 +88,13 @@ class KofNPPOManyCritics(KofNPPO):
 
     def _pay(self, buffer: Any) -> None:
         """Rank the models, and give the buffer what each of them pays and expects."""
-        steps, rewards = self._take_rewards(buffer)
-        self._mix(steps, rewards)
+        steps, rewards, weights = self._weigh_models()
+        self.standings.note_paid(weights @ rewards)
+        self._step_factors = None
         shape, critics = (*buffer.rewards.shape, self.num_models), self.policy
         assert isinstance(critics, ManyCritics)
         critics.set_training_mode(False)
-        buffer.weights = self.mixture.weights.astype(np.float32)
+        buffer.weights = weights.astype(np.float32)
         buffer.model_rewards = (self._factor() * rewards.T).astype(np.float32).reshape(shape)
         buffer.model_values = critics.model_values(steps.observations).reshape(shape)
         buffer.values_after = critics.model_values(steps.following).reshape(shape)

@@ -182,7 +182,7 @@ def wide_rows(folder: Path, probability: float, seeds: range, known: set[tuple[A
             agent.learn(WIDE_STEPS, callback=FallingEntropy(0.02))
             seconds = time.process_time() - started
             found = judge_wide(agent, probability, seed=1000 + seed)
-            value = risk_value(agent.level, agent.mixture.returns)
+            value = risk_value(agent.level, agent.standings.returns)
             yield {
                 "level": level,
                 "seed": seed,

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 
 from cautious.seeding import make_rng
-from cautious_paper.benchmarking.plain import plain_image_network
 from cautious_paper.networks.image import ImageNetwork
+from cautious_paper.timing.plain import plain_image_network
 
 
 def as_inputs(images: Tensor) -> Tensor:

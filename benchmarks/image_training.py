@@ -14,11 +14,11 @@ from torch import Tensor
 
 from benchmarks.image_networks import CompiledStack, as_inputs, first_weights, vmapped_step
 from cautious.beliefs.training.adam import adam_step
-from cautious_paper.benchmarking.plain import plain_image_network
 from cautious_paper.experiments.store import provenance_line
 from cautious_paper.kernels.image.step import FusedImageStep
 from cautious_paper.kernels.image.tuning import KernelVariant, supported_variants
 from cautious_paper.networks.image import LEARNING_RATE
+from cautious_paper.timing.plain import plain_image_network
 
 BATCH, ACTIONS = 512, 11
 USEFUL_FLOP = {

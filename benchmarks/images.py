@@ -14,11 +14,11 @@ import numpy as np
 import torch
 
 from cautious.beliefs.ensemble import RewardEnsemble
-from cautious_paper.benchmarking.measures import image_training
-from cautious_paper.benchmarking.plain import plain_image_seconds
 from cautious_paper.experiments.images.image_experiment import ImageStageInputs, Stage, run_stage
 from cautious_paper.experiments.images.settings import image_experiment_at
 from cautious_paper.networks.image import ImageNetwork
+from cautious_paper.timing.measures import image_training
+from cautious_paper.timing.plain import plain_image_seconds
 from cautious_paper.worlds.data import ImageSet
 
 

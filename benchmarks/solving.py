@@ -15,8 +15,8 @@ from torch import Tensor
 from cautious import TabularMDP, driving_world, solve_bandit, solve_mdp
 from cautious.ops.regret import instantaneous_regret, regret_matching, uniform_policy
 from cautious.risk import KofN
-from cautious_paper.benchmarking.measures import LEVEL, seconds
-from cautious_paper.benchmarking.plain import numpy_loop_over_states, sweep_iterations
+from cautious_paper.timing.measures import LEVEL, seconds
+from cautious_paper.timing.plain import numpy_loop_over_states, sweep_iterations
 
 
 def sparse_world(num_states: int = 784, num_actions: int = 5, num_successors: int = 10, seed: int = 0) -> TabularMDP:

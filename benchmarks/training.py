@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cautious_paper.benchmarking.measures import driving_training
 from cautious_paper.report.paper import DRIVING_MODEL_EPOCH
+from cautious_paper.timing.measures import driving_training
 
 
 def bench_training(num_models: int = 64, num_epochs: int = 40) -> list[str]:

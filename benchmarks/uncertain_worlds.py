@@ -31,6 +31,15 @@ from cautious.solvers.uncertain.ascent import ascend, mixed_values_policy
 from cautious.solvers.uncertain.oracle import nominal_actions
 from cautious.solvers.uncertain.problem import UncertainProblem
 from cautious_paper.experiments.store import provenance_line
+from cautious_paper.worlds.uncertain import (
+    DISCOUNT,
+    LAKE_SIZE,
+    SHELF,
+    WORN,
+    inventory_model,
+    machine_model,
+    slippery_lake_model,
+)
 
 STARTS, STEPS, STEP_SIZE = 10, 300, 0.3
 """Of the policy gradient."""
@@ -224,52 +233,15 @@ def policy_gradient(problem: UncertainProblem) -> np.ndarray:
 
 
 def inventory(num_models: int) -> Models:
-    """Stock to 20, orders to 10, Poisson demand of unknown rate; a sale pays 2.5, a unit costs 1 and .1 to keep, an order 2."""
-    largest, orders = 20, 11
-
-    def make(rate: float) -> tuple[np.ndarray, np.ndarray]:
-        demand = np.arange(40)
-        chance_of = np.exp(demand * np.log(rate) - rate - np.array([np.log(np.arange(1, d + 1)).sum() for d in demand]))
-        chance_of /= chance_of.sum()
-        chance, pays = np.zeros((largest + 1, orders, largest + 1)), np.zeros((largest + 1, orders))
-        for stock in range(largest + 1):
-            for order in range(orders):
-                filled = min(stock + order, largest)
-                sold = np.minimum(filled, demand)
-                np.add.at(chance[stock, order], filled - sold, chance_of)
-                bought = filled - stock
-                pays[stock, order] = 2.5 * chance_of @ sold - bought - 0.1 * filled - 2 * (bought > 0)
-        return chance, pays
-
+    """A shop whose demand nobody knows (`inventory_model`)."""
     rates = np.random.default_rng(0).gamma(4, 1.2, num_models)
-    return models_of_parameter(make, rates, np.eye(largest + 1)[0], 0.95)
+    return models_of_parameter(inventory_model, rates, np.eye(SHELF + 1)[0], DISCOUNT)
 
 
 def lake(num_models: int) -> Models:
-    """A 6 x 6 frozen lake with holes (-10) and a goal (10), whose slipperiness nobody knows."""
-    size, moves = 6, [(0, -1), (1, 0), (0, 1), (-1, 0)]
-    holes = {(1, 3), (2, 1), (3, 4), (4, 2), (4, 0)}
-    end = size * size
-
-    def make(slip: float) -> tuple[np.ndarray, np.ndarray]:
-        chance, pays = np.zeros((end + 1, 4, end + 1)), np.zeros((end + 1, 4))
-        chance[end, :, end] = 1
-        for x in range(size):
-            for y in range(size):
-                here = x * size + y
-                if (x, y) in holes or (x, y) == (size - 1, size - 1):
-                    chance[here, :, end] = 1
-                    pays[here] = -10 if (x, y) in holes else 10
-                    continue
-                for action in range(4):
-                    for turn, share in ((0, 1 - slip), (1, slip / 2), (3, slip / 2)):
-                        dx, dy = moves[(action + turn) % 4]
-                        u, v = min(max(x + dx, 0), size - 1), min(max(y + dy, 0), size - 1)
-                        chance[here, action, u * size + v] += share
-        return chance, pays
-
+    """A lake whose slipperiness nobody knows (`slippery_lake_model`)."""
     slips = 0.9 * np.random.default_rng(0).beta(2, 3, num_models)
-    return models_of_parameter(make, slips, np.eye(end + 1)[0], 0.95)
+    return models_of_parameter(slippery_lake_model, slips, np.eye(LAKE_SIZE**2 + 1)[0], DISCOUNT)
 
 
 def garnet(num_models: int, visits: int, num_states: int = 20, horizon: int | None = None) -> Models:
@@ -284,25 +256,10 @@ def garnet(num_models: int, visits: int, num_states: int = 20, horizon: int | No
 
 
 def machine(num_models: int) -> Models:
-    """Replace, repair or run: ten states of wear, whose speed and whose repairs nobody knows (after Delage & Mannor, 2010)."""
-    worn = 9
-
-    def make(doubt: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
-        wear, success = doubt
-        chance, pays = np.zeros((worn + 1, 3, worn + 1)), np.zeros((worn + 1, 3))
-        for state in range(worn + 1):
-            chance[state, 0, min(state + 1, worn)] += wear
-            chance[state, 0, state] += 1 - wear
-            chance[state, 1, max(state - 3, 0)] += success
-            chance[state, 1, state] += 1 - success
-            chance[state, 2, 0] = 1
-            pays[state] = -20.0 * (state == worn), -2 - 20.0 * (state == worn), -10
-        return chance, pays
-
+    """A machine whose wear and whose repairs nobody knows (`machine_model`)."""
     rng = np.random.default_rng(0)
-    return models_of_parameter(
-        make, list(zip(rng.beta(2, 4, num_models), rng.beta(2, 2, num_models), strict=True)), np.eye(worn + 1)[0], 0.95
-    )
+    doubts = list(zip(rng.beta(2, 4, num_models), rng.beta(2, 2, num_models), strict=True))
+    return models_of_parameter(machine_model, doubts, np.eye(WORN + 1)[0], DISCOUNT)
 
 
 WORLDS: dict[str, Callable[[int], Models]] = {

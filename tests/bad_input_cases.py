@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import torch
 from cautious import *
-from cautious import KofNPPO
+from cautious import KofNPPO, ScenarioEnv, ScenarioPPO, StepHistory
 from cautious.baselines import k_of_n
 from cautious_paper.worlds.data import load_images
 
@@ -119,6 +119,30 @@ CALLS = [
     Call("KofNPPO", 'KofNPPO("MlpPolicy", lake, models, smoothing=2)', INVALID, "smoothing=2 must lie in (0, 1]"),
     Call("KofNPPO", 'KofNPPO("MlpPolicy", lake, models, num_starts=0)', INVALID, "it must be at least 1"),
     Call("KofNPPO", 'KofNPPO("MlpPolicy", "Pendulum-v1", models)', INVALID, "step_rewards(observations, actions, "),
+    Call(
+        "KofNPPO",
+        'KofNPPO("MlpPolicy", lake, models, mixture="soft")',
+        INVALID,
+        "mixture is a str; pass an object with",
+    ),
+    Call(
+        "ScenarioPPO",
+        'ScenarioPPO("MlpPolicy", lake, 20, "10-of-20")',
+        INVALID,
+        'does reset heed options={"scenario": m}?',
+    ),
+    Call("ScenarioPPO", 'ScenarioPPO("MlpPolicy", lake, 1)', INVALID, "use stable_baselines3.PPO"),
+    Call(
+        "ScenarioPPO",
+        'ScenarioPPO("MlpPolicy", [lake, lake], 3, "3-of-3")',
+        INVALID,
+        "num_scenarios=3, but the environment has 2",
+    ),
+    Call("ScenarioPPO", 'ScenarioPPO("MlpPolicy", [lake, car], 2, "2-of-2")', INVALID, "of scenario 1 are Box"),
+    Call("ScenarioEnv", "ScenarioEnv([lake, car])", INVALID, "one policy must serve all scenarios"),
+    Call("ScenarioEnv", "ScenarioEnv(lambda m: lake)", INVALID, "num_scenarios: pass it"),
+    Call("ScenarioEnv", "ScenarioEnv([3])", INVALID, "scenario 0 is a int, not a gymnasium.Env"),
+    Call("StepHistory", "StepHistory(lake, 0)", INVALID, "num_steps=0"),
     Call("KofNPPO", 'KofNPPO.load("empty", lake, models)', MISSING, "there is no such file"),
     Call(
         "TabularMDP",

@@ -33,7 +33,7 @@ ORDER = {
         "beliefs",
         "evaluation",
         "experiments",
-        "report benchmarking play",
+        "benchmark report timing play",
         "cli",
     ),
 }
@@ -54,7 +54,12 @@ HOMES = {
     ),
     "numba": ("cautious.compiling",),
     "pyarrow": ("cautious.tables",),
-    "pandas": ("cautious.tables.frames", "cautious.baselines.comparing", "cautious_paper.experiments.run_frames"),
+    "pandas": (
+        "cautious.tables.frames",
+        "cautious.baselines.comparing",
+        "cautious_paper.benchmark.scores",
+        "cautious_paper.experiments.run_frames",
+    ),
     "polars": (),  # its frames are taken, it is never imported
     "matplotlib": ("cautious_paper.report", "cautious.baselines.evaluation_files"),
     "PIL": ("cautious_paper.report",),

@@ -53,7 +53,9 @@ def takes_input(name: str) -> bool:
     return not named and name not in RESULTS | ELSEWHERE
 
 
-PUBLIC = {name for name in [*cautious.__all__, "KofNPPO"] if takes_input(name)}
+PUBLIC = {
+    name for name in [*cautious.__all__, "KofNPPO", "ScenarioPPO", "ScenarioEnv", "StepHistory"] if takes_input(name)
+}
 
 
 @pytest.fixture(scope="module")

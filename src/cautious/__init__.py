@@ -59,7 +59,13 @@ _NAMES = {
     "cautious.baselines.evaluation": ("Evaluation",),
     # Learning from a simulator
     "cautious.rl.kofn_ppo": ("KofNPPO",),
+    "cautious.rl.scenario_ppo": ("ScenarioPPO",),
+    "cautious.rl.scenarios": ("ScenarioEnv",),
+    "cautious.rl.history": ("StepHistory",),
     "cautious.rl.belief": ("StepRewards",),
+    "cautious.rl.pairs": ("rewards_of_pairs", "rewards_of_next_states"),
+    "cautious.rl.recorder": ("Steps",),
+    "cautious.rl.mixture": ("Mixture", "RankedMixture"),
     "cautious.rl.value": ("Value",),
     "cautious.rl.environments": ("VectorEnvAdapter",),
     "cautious.rl.random_stops": ("RandomStops",),
@@ -134,8 +140,14 @@ if TYPE_CHECKING:
     from cautious.risk import CVaR, KofN, Mean, MeanCVaR, RiskMeasure, WorstCase
     from cautious.rl.belief import StepRewards
     from cautious.rl.environments import VectorEnvAdapter
+    from cautious.rl.history import StepHistory
     from cautious.rl.kofn_ppo import KofNPPO
+    from cautious.rl.mixture import Mixture, RankedMixture
+    from cautious.rl.pairs import rewards_of_next_states, rewards_of_pairs
     from cautious.rl.random_stops import RandomStops
+    from cautious.rl.recorder import Steps
+    from cautious.rl.scenario_ppo import ScenarioPPO
+    from cautious.rl.scenarios import ScenarioEnv
     from cautious.rl.value import Value
     from cautious.solvers.certificate import Certificate
     from cautious.solvers.exact import solve_exact

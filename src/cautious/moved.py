@@ -45,7 +45,7 @@ MOVED = {
     "cautious.experiments.executors.ray_executor": "cautious.ray",
     "cautious.experiments.executors": "cautious_paper.experiments",
     "cautious.experiments": "cautious_paper.experiments",
-    "cautious.benchmarking": "cautious_paper.benchmarking",
+    "cautious.benchmarking": "cautious_paper.timing",
     "cautious.play": "cautious_paper.play",
     "cautious.report": "cautious_paper.report",
 }

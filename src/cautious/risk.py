@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,13 +30,16 @@ import torch
 from scipy.special import betainc
 from torch import Tensor
 
-from cautious.errors import Argument, InvalidInputError
+from cautious.errors import Argument, FewModelsWarning, InvalidInputError
 from cautious.ops.sums import pairwise_mean
 from cautious.types import ArrayLike
 from cautious.validation import as_float_tensor, as_number, check_finite, check_shape, parse_count, parse_flag
 
 WEIGHT_ROUNDING = 1e-6
 """By how much weights of a measure of one's own may miss their rules: float32 holds seven digits."""
+
+FEW_MODELS = 10
+"""The tail that a level looks at should have at least this many models."""
 
 
 @runtime_checkable
@@ -336,6 +340,28 @@ def weights_by_rank(level: RiskMeasure, num_models: int) -> Tensor:
             raise InvalidInputError(f"level {level}: its rank_weights({num_models}) must not {rule}.")
     ordered = torch.cummin(weights.clamp(min=0), dim=0).values  # what rounding left
     return ordered / ordered.sum()
+
+
+def warn_of_few(level: RiskMeasure, num_models: int, things: str, way_out: str, stacklevel: int = 4) -> None:
+    """Warn where the tail is that of a handful of models: 1 / w_1 of them, k/N x M for a k-of-N.
+
+    Args:
+        level: The level.
+        num_models: M.
+        things: What the models are called.
+        way_out: How a policy can be judged otherwise.
+        stacklevel: As `warnings.warn` takes it.
+    """
+    weights = weights_by_rank(level, num_models)
+    tail = 1 / float(weights[0])
+    if num_models > 1 and weights[0] > weights[-1] and tail < FEW_MODELS - 1e-6:
+        warnings.warn(
+            f"{level} over {num_models} {things} looks at about {tail:.3g} of them: the tail of so few is not the tail of "
+            f"the belief, and the policy may fit just these. Use more {things} (k/n x M of {FEW_MODELS} or more) or a milder "
+            f"level, or {way_out}.",
+            FewModelsWarning,
+            stacklevel=stacklevel,
+        )
 
 
 def is_k_of_n(level: RiskMeasure) -> bool:

@@ -87,7 +87,7 @@ def test_every_policy_is_one_on_random_worlds_and_none_beats_k_of_n_at_its_own_m
         if inspect.isfunction(getattr(baselines, name))
         and "world" in inspect.signature(getattr(baselines, name)).parameters
     ]
-    assert len(methods) == 10
+    assert len(methods) == 11
     for method in methods:
         policy = method(world, rewards)
         assert policy.shape == (6, 3)

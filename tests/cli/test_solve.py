@@ -269,3 +269,31 @@ def test_an_unknown_verb_is_refused(verb, meant, capsys):
         main([verb])
     assert stop.value.code == 2
     assert meant in capsys.readouterr().err
+
+
+def test_single_states_of_an_array_are_decided_by_the_policy(problem):
+    """Without an option of the paper's algorithm no number of iterations is made up: each state is solved to the tolerance."""
+    folder, _, rewards = problem
+    arguments = ["--rewards", f"{folder}/rewards.safetensors", "--regime", "single-state", "--level", "1-of-5"]
+    run(folder, *arguments)
+    found = load_file(folder / "out" / "policy.safetensors")
+    decision = CautiousPolicy(rewards, "1-of-5").decide(range(6))
+    assert torch.equal(found["action"], decision.action)
+    assert torch.equal(found["best_policy"], decision.probabilities)
+    record = json.loads((folder / "out" / "certificate.json").read_text())
+    assert record["solution"]["tolerance"] == 1e-4
+    assert record["certificates"]["best_policy"]["gap"] == decision.gap.tolist()
+
+
+def test_the_papers_algorithm_has_the_papers_number_of_iterations(problem):
+    folder, mdp, rewards = problem
+    arguments = ["--rewards", f"{folder}/rewards.safetensors", "--level", "1-of-5", "--sampling", "queue"]
+    for more in ([], ["--mdp", f"{folder}/mdp.safetensors"]):
+        run(folder, *arguments, *more)
+        assert json.loads((folder / "out" / "certificate.json").read_text())["solution"]["num_iterations"] == 100
+    queued = CautiousPolicy(rewards, "1-of-5", sampling="queue").decide(range(6))
+    paper = CautiousPolicy(rewards, "1-of-5", sampling="queue", num_iterations=100).decide(range(6))
+    assert torch.equal(queued.probabilities, paper.probabilities)
+    queued = CautiousPolicy(rewards, "1-of-5", mdp=mdp, sampling="queue").decide(range(6))
+    paper = CautiousPolicy(rewards, "1-of-5", mdp=mdp, sampling="queue", num_iterations=100).decide(range(6))
+    assert torch.equal(queued.probabilities, paper.probabilities)

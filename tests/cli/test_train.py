@@ -130,6 +130,12 @@ def test_images_and_what_was_not_tried(experience):
 def test_a_belief_that_worries_says_so_in_words(experience, capsys):
     main(["train", "experience.npz", "--num-models", "2", "--num-epochs", "1", "--learning-rate", "1e-6"])
     assert "warning: the models do not fit the familiar data" in " ".join(capsys.readouterr().out.split())
+    np.save("new.npy", np.zeros((3, 3), dtype=np.float32))
+    main(["solve", "--belief", "belief", "--states", "new.npy", "--level", "1-of-2"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "warning: about this belief: the models do not fit the familiar data" in said, (
+        "whoever decides may be another"
+    )
 
 
 def test_solve_decides_with_it_as_python_does(experience, capsys):

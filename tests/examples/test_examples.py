@@ -110,3 +110,15 @@ def test_a_shop_in_doubt_about_its_demand_orders_less(tmp_path: Path):
     tails = [float(cautious.level.value(result.held_out)) for result in (ordinary, cautious)]
     assert tails[1] > 1.1 * tails[0]
     assert (tmp_path / "inventory.png").exists()
+
+
+def test_a_newcomers_own_comparison_runs_outside_of_the_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    assert "cautious_paper" not in (EXAMPLES / "own_comparison.py").read_text(encoding="utf-8")
+    frame = example("own_comparison").main(["--seeds", "2", "--out", "kept"])
+    found = frame.set_index(["method", "metric"])["mean"]
+    assert {method for method, _ in found.index} == {"median_reward", "k_of_n", "risk_neutral", "mean_minus_std"}
+    assert found["k_of_n", "worst_tenth"] > found["median_reward", "worst_tenth"] + 0.1  # goes round what is wet
+    assert found["k_of_n", "shortfall"] < 1e-3
+    assert len((tmp_path / "kept" / "rows.jsonl").read_text().splitlines()) == 8

@@ -11,13 +11,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from cautious import CautiousPolicy, KofN, fit_ensemble
+from cautious import CautiousPolicy, KofN, Problem, TabularMDP, baselines, compare, fit_ensemble
 from cautious.beliefs.networks.module import ModuleNetwork
 from cautious.beliefs.training.loop import train
 from cautious.beliefs.training.state import ModuleTrainingProblem, TrainingSettings
@@ -396,3 +397,26 @@ def test_train_and_solve_with_ray_write_the_same_files(address, tmp_path):
     ):
         (ours,), (theirs,) = ((tmp_path / side).glob(name) for side in ("here", "there"))
         assert ours.read_bytes() == theirs.read_bytes(), name
+
+
+@pytest.mark.long
+def test_a_comparison_on_a_cluster_is_that_of_one_process(executor, tmp_path):
+    """Problems of a seed and a method of one's own go to the workers; what was known is not computed again."""
+    pytest.importorskip("pandas")
+
+    def draw(seed: int) -> Problem:
+        models = torch.randn(40, 3, 2, generator=torch.Generator().manual_seed(seed))
+        moves = torch.eye(3)[:, None, :].expand(3, 2, 3).roll(1, dims=0)
+        return Problem(TabularMDP(moves, [1.0, 0.0, 0.0], 0.9), models)
+
+    def second(world, rewards):
+        return torch.tensor([[0.0, 1.0]]).expand(3, 2)
+
+    ask = partial(compare, {"drawn": draw}, {"k_of_n": baselines.k_of_n, "second": second}, 4, progress=False)
+    here, there = ask(), ask(executor=executor, out=tmp_path)
+    ours, theirs = (frame[frame.metric != "seconds"].reset_index(drop=True) for frame in (here, there))
+    assert ours.equals(theirs)
+    rows = (tmp_path / "rows.jsonl").read_text()
+    assert len(rows.splitlines()) == 8
+    assert ask(out=tmp_path).equals(there)
+    assert (tmp_path / "rows.jsonl").read_text() == rows

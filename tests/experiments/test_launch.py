@@ -7,6 +7,7 @@ import socket
 import sys
 
 import pytest
+import torch
 
 from cautious.cli.main import main
 from cautious.errors import BadFileError, CautiousError, ClusterError, InvalidInputError, MissingPackageError
@@ -15,8 +16,12 @@ from cautious.io.arrays import load_json
 from cautious_paper.cli.reproduce import repeats_table
 from cautious_paper.experiments.runs import run_repeats
 from cautious_paper.experiments.store import Store
+from cautious_paper.networks.driving_training import DrivingTrainingProblem
+from cautious_paper.networks.image_training import ImageTrainingProblem
 from cautious_paper.report.claims.rules import ClaimResult
 from cautious_paper.report.repeats import tallied, write_tallies
+from cautious_paper.worlds.driving import driving_world
+from cautious_paper.worlds.image_tasks import ask_for_help_rewards
 
 
 def test_an_unknown_executor_is_refused():
@@ -55,6 +60,34 @@ def test_a_local_executor_runs_one_piece_after_another():
     for piece, result in executor.map(lambda shared, piece, _: shared * piece, 10, [1, 2], device="cpu", title=""):
         order.append((piece, result))
     assert order == ["a", "b", (1, 10), (2, 20)]
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "said"),
+    [
+        ("driving", ["num_epochs=2", "certain_epochs=2"], "belief: single models are worse than no model"),
+        ("non-obvious", [], "belief-non-obvious: single models are worse than no model"),
+    ],
+)
+def test_a_run_whose_models_learned_nothing_says_so(task, changes, said, tmp_path, capsys, monkeypatch):
+    """Such a run may show the effect upside down."""
+    monkeypatch.delenv("CAUTIOUS_DATA", raising=False)
+    monkeypatch.setenv("CAUTIOUS_CACHE", str(tmp_path / "cache"))
+    settings = [word for change in changes for word in ("--set", change)]
+    main(["reproduce", task, "--scale", "smoke", "--out", str(tmp_path / "run"), *settings])
+    assert f"warning: {said}" in " ".join(capsys.readouterr().out.split())
+    assert said in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+
+
+def test_what_no_model_would_lose_is_the_variance_of_the_rewards():
+    """A tenth of the digits is each digit: a label pays 1 with probability .1, so .09; help always pays the same."""
+    rewards = ask_for_help_rewards(torch.arange(10))
+    images = torch.zeros(10, 28, 28, dtype=torch.uint8)
+    assert ImageTrainingProblem(images, rewards).mean_reward_loss == pytest.approx(0.9 / 11, rel=1e-6)
+    both = torch.stack([rewards, rewards + 2.0])  # without and with the bit: each is one away from the mean
+    assert ImageTrainingProblem(images, both).mean_reward_loss == pytest.approx(0.9 / 11 + 1, rel=1e-6)
+    world = driving_world(novel=False)
+    assert DrivingTrainingProblem(world).mean_reward_loss == pytest.approx(world.pair_rewards.numpy().var(), rel=1e-6)
 
 
 def test_repeats_have_a_seed_a_folder_and_a_title_each(tmp_path):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from fake_runs import FakeRun, bearing_out
 
 from cautious_paper.report.claims.rules import ClaimResult
+from cautious_paper.report.html import write_report
 from cautious_paper.report.paper import paper_table
-from cautious_paper.report.stories import NOTHING, claims_story, image_story
+from cautious_paper.report.stories import NOTHING, claims_story, image_story, poor_fits
 
 
 def test_help_is_told_with_its_numbers(tmp_path):
@@ -19,6 +21,31 @@ def test_help_is_told_with_its_numbers(tmp_path):
     )
     assert "single networks on 1.5 %" in text
     assert "letters" not in text
+
+
+def with_losses(store, median, nothing):
+    store.save("belief-a", {"loss_median": median, "loss_largest": 1.0, "mean_reward_loss": nothing}, {})
+    return store
+
+
+@pytest.mark.parametrize(
+    ("median", "said"),
+    [(0.2, "single models are worse than no model"), (0.06, "the models have hardly learned"), (0.03, None)],
+)
+def test_models_that_hardly_know_the_familiar_are_named(tmp_path, median, said):
+    store = with_losses(FakeRun(tmp_path, "ask-for-help").store, median, 0.1)
+    sentences = poor_fits(store)
+    assert len(sentences) == (said is not None)
+    if said is not None:
+        assert sentences[0].startswith(f"belief-a: {said}")
+        assert f"{median:.3g} (median)" in sentences[0]
+        assert sentences[0][:60] in write_report(store).read_text(encoding="utf-8")
+
+
+def test_runs_of_before_have_nothing_to_say(tmp_path):
+    store = FakeRun(tmp_path, "ask-for-help").store
+    store.save("belief-a", {"loss_median": 9.0}, {})
+    assert poor_fits(store) == []
 
 
 def test_each_task_has_its_own_story(tmp_path):

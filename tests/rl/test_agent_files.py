@@ -51,6 +51,12 @@ def test_what_was_saved_loads(rewritten):
     assert load(rewritten()).num_timesteps == 16
 
 
+def test_a_file_that_names_no_classes_is_one_of_the_defaults(rewritten):
+    """As `save` wrote them before agents had places to override."""
+    folder = rewritten(lambda described: [described.pop(name) for name in ("class", "mixture")])
+    assert load(folder).num_timesteps == 16
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -110,6 +116,8 @@ def test_settings_that_save_never_writes_are_refused(rewritten, name, value):
         ("num_models", 3),
         ("num_updates", "x"),
         ("spaces", ["Discrete(1)"]),
+        ("class", 3),
+        ("mixture", None),
         ("settings", None),
     ],
 )

@@ -158,7 +158,7 @@ class TestAsStableBaselines:
 
     def test_an_annealed_start_goes_from_all_models_to_the_worst(self):
         agent = KofNPPO("MlpPolicy", Bandit(), np.repeat(DOUBT, 10, axis=0), "1-of-20", **SMALL)
-        agent._annealing, levels = True, []
+        agent.annealing, levels = True, []
         for remaining in (1.0, 0.75, 0.5, 0.0):
             agent._current_progress_remaining = remaining
             levels.append(agent._present_level().k)
@@ -249,7 +249,7 @@ class TestFiles:
         again = KofNPPO.load(tmp_path / "agent", Bandit(), DOUBT)
         assert torch.equal(again.probabilities([0]), agent.probabilities([0]))
         assert (str(again.level), again.gamma, again.n_steps) == ("1-of-2", 0.9, 64)
-        assert (again.mixture.weights == agent.mixture.weights).all()
+        assert (again.standings.weights == agent.standings.weights).all()
         again.learn(2500, reset_num_timesteps=False)
         assert again.num_timesteps > 2500
         assert again.probabilities([0])[0, 0] > 0.9

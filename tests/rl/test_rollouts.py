@@ -144,7 +144,7 @@ class TestActions:
     def test_without_a_future_every_step_counts(self):
         agent = KofNPPO("MlpPolicy", Bandit(), DOUBT, "1-of-2", **{**SMALL, "gamma": 0.0}).learn(64)
         chosen = agent.rollout_buffer.actions.ravel().astype(int)
-        assert agent.mixture.returns == pytest.approx(DOUBT[:, 0, chosen].mean(axis=1))
+        assert agent.standings.returns == pytest.approx(DOUBT[:, 0, chosen].mean(axis=1))
 
 
 class TestCallbacks:
@@ -153,7 +153,7 @@ class TestCallbacks:
         asks, belief = Asks(place), Kept()
         agent = KofNPPO("MlpPolicy", DummyVecEnv([Line]), belief, "1-of-2", **SMALL).learn(192, callback=asks)
         assert len(asks.values) == (1 if place == "training start" else 3)
-        assert agent.mixture.num_updates == 3
+        assert agent.standings.num_rollouts == 3
         assert agent.num_timesteps == 192
 
     def test_a_value_amid_a_rollout_is_refused(self):

@@ -10,12 +10,12 @@ import torch
 
 from cautious import CautiousPolicy
 from cautious.cli.main import main
-from cautious_paper.benchmarking import machine, measures
-from cautious_paper.benchmarking.machine import Rates, driving_seconds, image_seconds
-from cautious_paper.benchmarking.plain import plain_decisions
 from cautious_paper.cli.bench import brief
 from cautious_paper.experiments.driving.driving_experiment import experiment_at
 from cautious_paper.experiments.images.settings import image_experiment_at
+from cautious_paper.timing import machine, measures
+from cautious_paper.timing.machine import Rates, driving_seconds, image_seconds
+from cautious_paper.timing.plain import plain_decisions
 
 RATES = Rates(1e-3, {32: 1e-4, 512: 2e-4}, 1e-5)
 

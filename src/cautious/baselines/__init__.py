@@ -12,6 +12,7 @@ from cautious.baselines.policies import (
     broil,
     fixed_fallback,
     k_of_n,
+    k_of_n_each_state,
     mean_minus_std,
     novelty_penalty,
     one_step_ranking,
@@ -31,6 +32,7 @@ from cautious.baselines.step_rewards import (
 
 __all__ = [
     "k_of_n",
+    "k_of_n_each_state",
     "risk_neutral",
     "single_model",
     "mean_minus_std",

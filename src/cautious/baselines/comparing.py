@@ -24,6 +24,7 @@ from cautious.baselines.policies import risk_neutral
 from cautious.errors import InvalidInputError
 from cautious.executors import Executor, LocalExecutor
 from cautious.mdp.tabular import TabularMDP
+from cautious.mdp.uncertain import UncertainMDP
 from cautious.ops.means import student_margin
 from cautious.progress import Progress, TitledProgress, as_progress
 from cautious.risk import parse_level, risk_value
@@ -47,13 +48,14 @@ class Problem:
     """A novel world, what is believed about its rewards, and what may be true there.
 
     Attributes:
-        world: A `TabularMDP`; with `judge`, whatever the methods take.
+        world: A `TabularMDP`, or an `UncertainMDP`; with `judge`, whatever the methods take.
         rewards: What M models say, [M, S, A], in any form that `solve_mdp` takes.
         truths: Reward functions that may be true, equally likely, [T, S, A] (or one, [S, A]); methods never see them. None: the
             models themselves.
         familiar: A world in which a method should act as usual, as a problem of its own.
         novelty: How novel states are, for methods that ask for it, [S] or [S, A].
-        judge: policy -> returns in what may be true, [T]; for worlds that are not tables. `truths` is then not needed.
+        judge: policy -> returns in what may be true, [T]; for worlds that are not tables, or where the dynamics may be others.
+            `truths` is then not needed.
         extras: Whatever else a method may ask for by name.
     """
 
@@ -69,6 +71,10 @@ class Problem:
         """Normalised return of a policy under each of the truths, [T]."""
         if self.judge is not None:
             found = as_float_tensor(self.judge(policy), "judge's returns").double().reshape(-1)
+        elif isinstance(self.world, UncertainMDP):
+            if self.truths is not None:
+                raise InvalidInputError("truths: what may be true of an UncertainMDP are models; pass judge instead.")
+            found = returns_in_models(self.world, self.rewards, policy)
         else:
             truths = as_float_tensor(self.rewards if self.truths is None else self.truths, "truths").double()
             sizes = {"S": self.world.num_states, "A": self.world.num_actions}
@@ -76,6 +82,11 @@ class Problem:
             occupancy = _mixed_occupancy(self.world, policy)
             found = (truths.reshape(-1, sizes["S"], sizes["A"]) * occupancy).sum(dim=(-2, -1))
         return found
+
+
+def returns_in_models(world: UncertainMDP, rewards: ArrayLike, policy: Any) -> Tensor:
+    """Returns of a policy, or of a mixture of policies, in every model of an uncertain world, [M]."""
+    return policy.returns(world, rewards) if hasattr(policy, "returns") else world.returns(policy, rewards)
 
 
 Problems = Mapping[str, "Problem | Callable[[int], Problem]"]
@@ -176,7 +187,7 @@ def measure(problem: Problem, method: Method, seed: int, level: Any) -> dict[str
         "return": float(returns.mean()),
         "worst_tenth": float(returns[: max(1, len(returns) // 10)].mean()),
     }
-    if isinstance(problem.world, TabularMDP):
+    if isinstance(problem.world, TabularMDP | UncertainMDP):
         found["tail"] = float(risk_value(parse_level(level), Problem(problem.world, problem.rewards).returns(policy)))
     if problem.familiar is not None:
         usual = problem.familiar
@@ -193,7 +204,7 @@ def _run_piece(
     problem = problems[name]
     problem = problem if isinstance(problem, Problem) else problem(seed)
     upper = None
-    if isinstance(problem.world, TabularMDP):
+    if isinstance(problem.world, TabularMDP | UncertainMDP):
         upper = float(solve_mdp(problem.world, problem.rewards, level).certificate().upper)
     rows = []
     for method in wanted:

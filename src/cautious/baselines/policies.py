@@ -2,6 +2,9 @@
 
 Rules of one reward function are `cautious.baselines.step_rewards` and an ordinary optimum; rules over returns are a risk
 measure and `solve_mdp`. All take rewards [M, S, A] in any form that `solve_mdp` takes, and return a stationary policy [S, A].
+
+Rules over returns, the risk-neutral one, a single model and Thompson sampling also take an `UncertainMDP`, where they return a
+mixture of policies (`PolicyMixture`). Rules that look at rewards step by step say nothing about doubtful dynamics.
 """
 
 from __future__ import annotations
@@ -14,29 +17,48 @@ from torch import Tensor
 from cautious.baselines import step_rewards
 from cautious.errors import InvalidInputError
 from cautious.mdp.tabular import TabularMDP, check_fits, parse_mdp
-from cautious.risk import MeanCVaR, WorstCase
+from cautious.mdp.uncertain import UncertainMDP
+from cautious.policy.policy import CautiousPolicy
+from cautious.risk import Mean, MeanCVaR, WorstCase
 from cautious.solvers.optimal import optimal_policy
 from cautious.solvers.rewards import as_rewards
 from cautious.solvers.solve import solve_mdp
+from cautious.solvers.uncertain.solution import PolicyMixture, UncertainSolution
 from cautious.types import ArrayLike
-from cautious.validation import as_number
+from cautious.validation import as_float_tensor, as_number
 
+World = TabularMDP | UncertainMDP
+Policy = Any
+"""Tensor [S, A]; in an `UncertainMDP` a `PolicyMixture`."""
 TOLERANCE = 1e-4
 """Of `solve_mdp`, as a share of the rewards' range."""
 
 
-def k_of_n(world: TabularMDP, rewards: Any, level: Any = "1-of-20", *, tolerance: float = TOLERANCE) -> Tensor:
+def k_of_n(world: World, rewards: Any, level: Any = "1-of-20", *, tolerance: float = TOLERANCE) -> Policy:
     """Maximises the k-of-N value of the models' returns (or any other risk measure's): `solve_mdp`, [S, A]."""
-    return solve_mdp(world, rewards, level, tolerance=tolerance).policy
+    solution = solve_mdp(world, rewards, level, tolerance=tolerance)
+    return solution.mixture if isinstance(solution, UncertainSolution) else solution.policy
 
 
-def risk_neutral(world: TabularMDP, rewards: Any) -> Tensor:
+def k_of_n_each_state(world: TabularMDP, rewards: Any, level: Any = "1-of-20") -> Tensor:
+    """Maximises the k-of-N value of what is paid now, in each state by itself: the paper's single-state regime, [S, A].
+
+    Right where every state is a decision of its own, such as an image; elsewhere it does not see where actions lead.
+    """
+    return CautiousPolicy(_table(world, rewards), level).decide(range(world.num_states)).probabilities.double()
+
+
+def risk_neutral(world: World, rewards: Any) -> Policy:
     """Maximises the mean return of the ensemble, [S, A]."""
+    if isinstance(world, UncertainMDP):
+        return k_of_n(world, rewards, Mean())
     return _optimum(world, step_rewards.mean_reward(_table(world, rewards)))
 
 
-def single_model(world: TabularMDP, rewards: Any, *, model: int = 0) -> Tensor:
+def single_model(world: World, rewards: Any, *, model: int = 0) -> Tensor:
     """Trusts one model: its own optimum, [S, A]."""
+    if isinstance(world, UncertainMDP):
+        return _optima(world, rewards)[step_rewards.parse_model(model, len(world))]
     return _optimum(world, step_rewards.model_reward(_table(world, rewards), model))
 
 
@@ -60,24 +82,26 @@ def one_step_ranking(world: TabularMDP, rewards: Any, *, level: Any = "1-of-20")
     return _optimum(world, step_rewards.ranked_reward(_table(world, rewards), level))
 
 
-def worst_case(world: TabularMDP, rewards: Any, *, tolerance: float = TOLERANCE) -> Tensor:
+def worst_case(world: World, rewards: Any, *, tolerance: float = TOLERANCE) -> Policy:
     """Maximises the return under the model that is worst for the policy, [S, A]."""
     return k_of_n(world, rewards, WorstCase(), tolerance=tolerance)
 
 
 def broil(
-    world: TabularMDP, rewards: Any, *, alpha: float = 0.05, weight: float = 0.5, tolerance: float = TOLERANCE
-) -> Tensor:
+    world: World, rewards: Any, *, alpha: float = 0.05, weight: float = 0.5, tolerance: float = TOLERANCE
+) -> Policy:
     """BROIL (Brown et al. 2020): maximises (1 - w) · mean + w · CVaR_α of the models' returns, [S, A]."""
     return k_of_n(world, rewards, MeanCVaR(alpha, weight), tolerance=tolerance)
 
 
-def thompson_sampling(world: TabularMDP, rewards: Any) -> Tensor:
+def thompson_sampling(world: World, rewards: Any) -> Policy:
     """Draws a model at the start of each episode and follows its optimum: the stationary policy with the same returns, [S, A].
 
     The average occupancy of the models' optima, x(s,a) = (1/M) Σ_m x_m(s,a), is that of one policy x(s,a) / Σ_b x(s,b), whose
-    return is theirs on average under every reward function.
+    return is theirs on average under every reward function. Where dynamics are in doubt, the draw itself is returned.
     """
+    if isinstance(world, UncertainMDP):
+        return PolicyMixture(torch.full((len(world),), 1 / len(world), dtype=torch.float64), _optima(world, rewards))
     table = _table(world, rewards)
     occupancy = sum(world.occupancy(optimal_policy(world, block).policy).sum(dim=0) for block in table.split(64))
     assert isinstance(occupancy, Tensor)
@@ -102,8 +126,8 @@ def novelty_penalty(
     table = _table(world, rewards)
     found = _novelty(table, novelty)
     if weight is None:
-        mean = step_rewards.mean_reward(table)
-        weight = float((mean.max() - mean.min()) / found.max().clamp(min=torch.finfo(torch.float64).tiny))
+        mean, largest = step_rewards.mean_reward(table), float(found.max())
+        weight = float(mean.max() - mean.min()) / largest if largest > 0 else 0.0
     return _optimum(world, step_rewards.novelty_reward(table, found, weight))
 
 
@@ -141,8 +165,21 @@ def _optimum(world: TabularMDP, reward: Tensor) -> Tensor:
     return optimal_policy(world, reward).policy
 
 
+def _optima(world: UncertainMDP, rewards: Any) -> Tensor:
+    """Each model's own optimum, [M, S, A]."""
+    if world.horizon is not None:
+        raise InvalidInputError("world has a horizon: this rule returns policies that do not look at the time.")
+    table = as_float_tensor(rewards, "rewards").double().expand(len(world), world.num_states, world.num_actions)
+    return torch.stack([_optimum(model, reward) for model, reward in zip(world, table, strict=True)])
+
+
 def _table(world: TabularMDP, rewards: Any) -> Tensor:
     """All rewards in memory, float64 [M, S, A], checked against the world."""
+    if isinstance(world, UncertainMDP):
+        raise InvalidInputError(
+            "world: this rule looks at rewards step by step, and says nothing where the dynamics are in doubt; pass a "
+            "TabularMDP, or use k_of_n, worst_case, broil, risk_neutral, single_model or thompson_sampling."
+        )
     source = as_rewards(rewards)
     mdp = parse_mdp(world)
     check_fits(mdp, source.num_models, source.num_states, source.num_actions)

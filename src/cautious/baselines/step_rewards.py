@@ -30,10 +30,15 @@ def mean_reward(rewards: Tensor) -> Tensor:
 
 def model_reward(rewards: Tensor, model: int = 0) -> Tensor:
     """What one model says, [M, ...] -> [...]."""
+    return rewards[parse_model(model, len(rewards))]
+
+
+def parse_model(model: int, num_models: int) -> int:
+    """The number of a model, if there is one of that number."""
     check_count(model, "model", minimum=0)
-    if model >= len(rewards):
-        raise InvalidInputError(f"model={model} does not exist; the {len(rewards)} models are 0 to {len(rewards) - 1}.")
-    return rewards[model]
+    if model >= num_models:
+        raise InvalidInputError(f"model={model} does not exist; the {num_models} models are 0 to {num_models - 1}.")
+    return model
 
 
 def penalised_reward(rewards: Tensor, deviations: float = 1.0) -> Tensor:

@@ -105,11 +105,32 @@ def make_table(
         show_lines: Whether to draw a line between rows.
     """
     table = Table(title=title, caption=caption, show_lines=show_lines)
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading in text_columns else "right")
-    for row in rows:
-        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    cells = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    widths = column_widths(
+        headings, ([cell.plain for cell in row] for row in cells), console.width - 3 * len(headings) - 1
+    )
+    for heading, width in zip(headings, widths, strict=True):
+        table.add_column(heading, justify="left" if heading in text_columns else "right", width=width)
+    for row in cells:
+        table.add_row(*row)
     return table
+
+
+def column_widths(headings: Sequence[str], rows: Iterable[Sequence[str]], available: int) -> list[int]:
+    """Width of each column: as its longest cell, or less where `available` is less, but no word is broken while that can be.
+
+    >>> column_widths(["level", "bound for every policy"], [["1-of-20", "0.25"]], 20)
+    [7, 13]
+    """
+    columns = list(zip(headings, *rows, strict=True))
+    widths = [max((len(word) for cell in column for word in cell.split()), default=1) for column in columns]
+    wanted = [max(len(line) for cell in column for line in cell.splitlines() or [""]) for column in columns]
+    for _ in range(max(available - sum(widths), 0)):
+        lacking = [want - width for want, width in zip(wanted, widths, strict=True)]
+        if max(lacking) <= 0:
+            break
+        widths[lacking.index(max(lacking))] += 1
+    return widths
 
 
 @contextmanager

@@ -69,7 +69,8 @@ class Solve:
     """Tensors "transitions" [S, A, S] or [S*A, S], "initial_state_dist" [S] and "discount" (one number)."""
     regime: Literal["auto", "all-states", "single-state"] = "auto"
     """Without --mdp: rank the models over all states together, or separately in each state (much more cautious). auto:
-    all-states with --rewards; single-state with --belief, decided by CautiousPolicy unless --sampling or --update is given."""
+    all-states with --rewards; single-state with --belief. CautiousPolicy decides in each state unless --sampling queue or
+    --update is given, or with --rewards --iterations."""
     sampling: Literal["queue", "exact"] = "exact"
     """queue: sample n models per iteration, as the paper does; exact: weigh all models by rank, without sampling noise."""
     update: (
@@ -88,7 +89,7 @@ class Solve:
     --iterations, --update or --sampling queue."""
     iterations: int | None = None
     """Number of iterations of the paper's algorithm, instead of --tolerance; where CautiousPolicy decides, the most iterations
-    per state (default there: 300). Default with --update or --sampling queue: 1,000."""
+    per state (default there: 300). Default with --update or --sampling queue: 100, as in the paper."""
     seed: int = 0
     """Seed of every random draw: the shuffles of queue sampling."""
     engine: Literal["local", "ray"] = "local"
@@ -106,7 +107,7 @@ class Solve:
     def run(self) -> None:
         """Load, decide, write, and print the verdict."""
         from cautious.cli.answer import CERTIFICATE, DECISIONS, POLICY
-        from cautious.cli.console import say
+        from cautious.cli.console import say, warn
         from cautious.errors import InvalidInputError
         from cautious.policy.fallback import with_fallback
         from cautious.validation import check_folder
@@ -114,13 +115,13 @@ class Solve:
         check_folder(self.out, "out")
         inputs, mdp = self._inputs(), self._mdp()
         bad_rows_action, rule = self._safe_actions(inputs)
-        by_policy = inputs is not None and mdp is None and self._as_cautious_policy()
-        if not by_policy and (self.engine != "local" or self.address is not None):
+        by_paper = self._by_paper or (inputs is None and self.iterations is not None)
+        by_policy = mdp is None and self._regime == "single-state" and not by_paper
+        if (not by_policy or inputs is None) and (self.engine != "local" or self.address is not None):
             raise InvalidInputError(
                 f"--engine {self.engine} divides the rows of --states where CautiousPolicy decides; leave it and --address out."
             )
         if by_policy or (inputs is not None and inputs.rows.problems.cells and not len(inputs.rows.states)):
-            assert inputs is not None
             answer = self._decided(inputs, bad_rows_action)
         else:
             answer = self._solved(inputs, mdp, bad_rows_action)
@@ -133,11 +134,14 @@ class Solve:
         say(f"wrote {self.out / POLICY} and {self.out / CERTIFICATE}")
         if inputs is not None and inputs.table is not None:
             say(f"decisions, row by row: {self.out / DECISIONS}")
+        diagnosis = None if inputs is None else getattr(inputs.belief, "diagnosis", None)
+        for concern in () if diagnosis is None else diagnosis.concerns:
+            warn(f"about this belief: {concern}")
         for sentence in answer.verdict:
             say(sentence)
         self._say_what_was_not_judged(answer.decisions[0])
 
-    def _decided(self, inputs: DecisionInputs, bad_rows_action: int | None) -> Answer:
+    def _decided(self, inputs: DecisionInputs | None, bad_rows_action: int | None) -> Answer:
         """Decisions of `CautiousPolicy`, which 'cautious calibrate' guarantees something about."""
         import torch
 
@@ -150,8 +154,9 @@ class Solve:
         from cautious.solvers.solve import STATE_GAME_TOLERANCE
 
         levels = parse_levels(self.level)
+        belief: Any = self._rewards() if inputs is None else inputs.belief
         policy = CautiousPolicy(
-            inputs.belief,
+            belief,
             levels[0],
             num_iterations=self.iterations,
             tolerance=STATE_GAME_TOLERANCE if self.tolerance is None else self.tolerance,
@@ -161,7 +166,7 @@ class Solve:
         with open_executor(self.engine, self.address) as executor, progress_bar("solving") as progress:
             decisions = policy.decide_at(
                 levels,
-                inputs.rows,
+                range(belief.shape[1]) if inputs is None else inputs.rows,
                 allow_undecided=True,
                 progress=progress,
                 executor=None if executor.is_local else executor,
@@ -177,7 +182,7 @@ class Solve:
             {
                 "regime": "single-state",
                 "levels": list(map(str, levels)),
-                "num_models": inputs.belief.num_models,
+                "num_models": policy.belief.num_models,
                 **{name: policy.describe()[name] for name in ("num_iterations", "sampling", "seed", "tolerance")},
             },
             decisions,
@@ -188,7 +193,6 @@ class Solve:
         """What a solver makes of all states together, or with --sampling or --update of each."""
         from cautious.cli.answer import Answer
         from cautious.cli.console import progress_bar
-        from cautious.io.arrays import load_array
         from cautious.policy.decision import decisions_of
         from cautious.policy.rows import judge
         from cautious.risk import parse_levels
@@ -196,16 +200,13 @@ class Solve:
 
         rewards: Any
         if inputs is None:
-            assert self.rewards is not None
-            rewards, rows = load_array(self.rewards, "rewards"), None
+            rewards, rows = self._rewards(), None
         else:
             rewards, rows = judge(inputs.belief, inputs.rows)
             if not rewards.shape[1]:
                 return self._decided(inputs, bad_rows_action)
         levels = self.level[0] if len(self.level) == 1 else self.level
-        usual = "all-states" if self.belief is None else "single-state"
-        regime = usual if self.regime == "auto" else self.regime
-        options = self._solver_options(each_state=mdp is None and regime == "single-state")
+        options, regime = self._solver_options(), self._regime
         with progress_bar("solving") as progress, _warnings_shown():
             if mdp is not None:
                 solution = solve_mdp(mdp, rewards, levels, seed=self.seed, progress=progress, **options)
@@ -220,24 +221,26 @@ class Solve:
         answer = Answer(self.level, policies, certificates, solution.record, decisions, inputs=inputs)
         return answer if rows is None or not rows.problems.cells else answer.in_all_rows(rows, bad_rows_action)
 
-    def _solver_options(self, each_state: bool) -> dict[str, Any]:
-        """The tolerance, or the options of the paper's algorithm if one is given; it alone solves each state by itself."""
-        from cautious.errors import InvalidInputError
-        from cautious.solvers.solve import COMMAND_ITERATIONS, TOLERANCE, USER
+    def _rewards(self) -> Any:
+        """The array of --rewards."""
+        from cautious.io.arrays import load_array
 
-        of_paper = self.iterations is not None or self.update is not None or self.sampling == "queue"
-        if not (of_paper or each_state):
+        assert self.rewards is not None
+        return load_array(self.rewards, "rewards")
+
+    def _solver_options(self) -> dict[str, Any]:
+        """The tolerance, or the options of the paper's algorithm if one is given."""
+        from cautious.errors import InvalidInputError
+        from cautious.solvers.solve import TOLERANCE
+
+        if not self._by_paper and self.iterations is None:
             return {"tolerance": TOLERANCE if self.tolerance is None else self.tolerance}
         if self.tolerance is not None:
             raise InvalidInputError(
-                f"--tolerance {self.tolerance:g} does not go with --iterations, --update, --sampling queue or, with --rewards, "
-                "--regime single-state: there a number of iterations ends the work. Leave one of them out."
+                f"--tolerance {self.tolerance:g} does not go with --iterations, --update or --sampling queue: there a number "
+                "of iterations ends the work. Leave one of them out."
             )
-        return {
-            "sampling": self.sampling,
-            "update": self.update or USER.update,
-            "num_iterations": COMMAND_ITERATIONS if self.iterations is None else self.iterations,
-        }
+        return {"sampling": self.sampling, "update": self.update, "num_iterations": self.iterations}
 
     def _say_where_referred(self, decision: Decision, threshold: float) -> None:
         """Print in how many states the rule of --fallback takes its action because the models differ."""
@@ -328,9 +331,15 @@ class Solve:
             )
         return load_mdp(self.mdp)
 
-    def _as_cautious_policy(self) -> bool:
-        """Whether `CautiousPolicy` decides: each state separately, and no other solver option is given."""
-        return self.regime != "all-states" and self.sampling == "exact" and self.update is None
+    @property
+    def _regime(self) -> str:
+        usual = "all-states" if self.belief is None else "single-state"
+        return usual if self.regime == "auto" else self.regime
+
+    @property
+    def _by_paper(self) -> bool:
+        """Whether an option is given that belongs to the paper's algorithm alone."""
+        return self.sampling == "queue" or self.update is not None
 
 
 @contextmanager

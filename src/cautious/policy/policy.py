@@ -48,7 +48,7 @@ from cautious.policy.states import BlockExecutor, Games, SolvedStates, predict, 
 from cautious.progress import Progress
 from cautious.risk import RiskMeasure, level_text, parse_level, parse_levels, weights_by_rank
 from cautious.seeding import make_rng
-from cautious.solvers.solve import STATE_GAME_TOLERANCE, USER, solve_mdp
+from cautious.solvers.solve import STATE_GAME_TOLERANCE, solve_mdp
 from cautious.tables.arrays import as_batch
 from cautious.tables.frames import index_of, is_named
 from cautious.tables.schema import StateRows, action_names
@@ -92,7 +92,7 @@ class CautiousPolicy:
         *,
         mdp: TabularMDP | UncertainMDP | None = None,
         num_iterations: int | None = None,
-        sampling: str = USER.sampling,
+        sampling: str = "exact",
         seed: int = 0,
         familiar_states: Any = None,
         tolerance: float = STATE_GAME_TOLERANCE,
@@ -107,8 +107,8 @@ class CautiousPolicy:
             level: How cautious: a risk measure (`cautious.risk`) or its text, such as ``"1-of-20"`` or ``"CVaR(0.1)"``.
             mdp: The world, where actions move it. In an `UncertainMDP` the belief may be one array [S, A] for all models, and a
                 policy is drawn for each episode (`reset`).
-            num_iterations: T of the paper's algorithm, in an MDP or with queue sampling (there 200 if not given); the most
-                iterations of a state's game (300 if not given). If not given, an MDP is solved to `tolerance`.
+            num_iterations: T of the paper's algorithm, in an MDP or with queue sampling (there 100 if not given, as in the
+                paper); the most iterations of a state's game (300 if not given). If not given, an MDP is solved to `tolerance`.
             sampling: ``"exact"`` (nothing random, so that the same state gets the same decision), or the paper's ``"queue"``.
             seed: Starts queue sampling, and draws of `predict(deterministic=False)`.
             familiar_states: States like those of the training that no model was trained on, at least six, as `decide` takes
@@ -361,8 +361,11 @@ class CautiousPolicy:
             )
         how: dict[str, Any] = {"tolerance": self.games.tolerance}
         if self.games.num_iterations is not None or self.games.sampling is Sampling.QUEUE:
-            most = self.games.num_iterations or USER.num_iterations
-            how = {"method": Method.CFR, "num_iterations": most, "sampling": self.games.sampling}
+            how = {
+                "method": Method.CFR,
+                "num_iterations": self.games.num_iterations,
+                "sampling": self.games.sampling,
+            }
         solution = solve_mdp(mdp, self.belief.table, list(levels), seed=self.games.seed, progress=progress, **how)
         policies, ordinary = with_baseline(solution.best_policy, levels, self.belief.table, mdp)
         certificate = solution.certificate(policies)

@@ -27,7 +27,7 @@ from cautious.policy.decision import disagreement_of, has_disagreement, ordinary
 from cautious.progress import Progress, ProgressTracker, TitledProgress
 from cautious.risk import RiskMeasure, is_mean, weights_by_rank
 from cautious.solvers.kernels import plays_on_gpu
-from cautious.solvers.solve import STATE_GAME_ITERATIONS, USER, solve_bandit
+from cautious.solvers.solve import STATE_GAME_ITERATIONS, solve_bandit
 from cautious.types import Sampling
 from cautious.validation import as_float_tensor, check_shape, check_size
 
@@ -46,7 +46,7 @@ class Games:
     """How the k-of-N game of a state is played."""
 
     num_iterations: int | None
-    """At most so many iterations; None for the number that suits the sampling."""
+    """At most so many iterations; None for `STATE_GAME_ITERATIONS`, or with queue sampling for the paper's number."""
     sampling: Sampling
     seed: int
     tolerance: float
@@ -112,7 +112,7 @@ class Games:
             rewards,
             list(levels),
             regime="single-state",
-            num_iterations=self.num_iterations or USER.num_iterations,
+            num_iterations=self.num_iterations,
             sampling=self.sampling,
             seed=self.seed,
             track_exact=True,

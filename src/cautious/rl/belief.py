@@ -49,8 +49,10 @@ class StepRewards:
             )
         if not self.by_step and not isinstance(action_space, spaces.Discrete):
             raise InvalidInputError(
-                f"actions are {action_space}; rewards(observations) -> [M, B, A] is about numbered actions. For others give "
-                "the belief a method step_rewards(observations, actions, next_observations) -> [M, B]."
+                f"actions are {action_space}; rewards(observations) -> [M, B, A] is about numbered actions. "
+                f"{_way_out(action_space)}Or give the belief a method step_rewards(observations, actions, "
+                "next_observations) -> [M, B], such as cautious.rewards_of_pairs(model) has: then PPO chooses among these "
+                "actions as they are."
             )
         self.belief = belief
         self.num_actions = int(action_space.n) if isinstance(action_space, spaces.Discrete) else None
@@ -66,18 +68,17 @@ class StepRewards:
         """Rewards of every action, [M, B, A]."""
         if self.num_actions is None or not callable(getattr(self.belief, "rewards", None)):
             raise InvalidInputError("belief: it has no rewards(observations) -> [M, B, A], which this needs.")
-        rewards = as_float_tensor(self.belief.rewards(observations), "belief", "cpu")
-        sizes = {"M": getattr(self, "num_models", rewards.shape[0] if rewards.dim() else 0)}
-        check_shape(rewards, "M B A", "belief", B=_num_rows(observations), A=self.num_actions, **sizes)
-        check_size(rewards, "belief")
-        return rewards
+        sizes = {"B": _num_rows(observations), "A": self.num_actions, **self._num_models}
+        return checked(self.belief.rewards(observations), "M B A", "belief", **sizes)
+
+    @property
+    def _num_models(self) -> dict[str, int]:
+        """M, once it is known."""
+        return {"M": self.num_models} if hasattr(self, "num_models") else {}
 
     def _of_steps(self, observations: Any, actions: np.ndarray, following: Any) -> np.ndarray:
-        rewards = as_float_tensor(self.belief.step_rewards(observations, actions, following), "belief", "cpu")
-        sizes = {"M": getattr(self, "num_models", rewards.shape[0] if rewards.dim() else 0)}
-        check_shape(rewards, "M B", "belief", B=_num_rows(observations), **sizes)
-        check_size(rewards, "belief")
-        return rewards.numpy()
+        given = self.belief.step_rewards(observations, actions, following)
+        return checked(given, "M B", "belief", B=_num_rows(observations), **self._num_models).numpy()
 
     def __call__(self, observations: Any, actions: np.ndarray, following: Any) -> np.ndarray:
         """Rewards [M, B] of the steps from `observations` by `actions` to `following` (may be None unless `by_step`)."""
@@ -95,16 +96,31 @@ class StepRewards:
         return paid
 
 
-class MixedBelief:
-    """One reward function, the mixture of a belief's models."""
+def checked(values: Any, letters: str, name: str, **sizes: int) -> torch.Tensor:
+    """What code of a user's returned, as a tensor on the CPU: of the right shape, with finite numbers of a usable size.
 
-    def __init__(self, models: StepRewards, weights: np.ndarray) -> None:
-        """Weights [M]."""
-        self._models, self._weights = models, weights
+    Args:
+        values: An array of one of the usual kinds.
+        letters: The shape, such as "M B".
+        name: For errors: what returned it.
+        **sizes: Of those letters that are known.
+    """
+    tensor = as_float_tensor(values, name, "cpu")
+    check_shape(tensor, letters, name, **sizes)
+    check_size(tensor, name)
+    return tensor
 
-    def step_rewards(self, observations: Any, actions: np.ndarray, following: Any) -> np.ndarray:
-        """[1, B]."""
-        return (self._weights @ self._models(observations, actions, following))[None]
+
+def _way_out(action_space: spaces.Space[Any]) -> str:
+    """How to number actions that are not."""
+    if not isinstance(action_space, spaces.Box):
+        return ""
+    if not action_space.is_bounded():
+        return "Number them by a wrapper of your own: they have no bounds. "
+    return (
+        "Number them: env = gymnasium.wrappers.DiscretizeAction(env, bins=5), with as many values for each part of an action "
+        "as the belief knows. "
+    )
 
 
 def _num_rows(observations: Any) -> int:

@@ -15,7 +15,17 @@ from cautious.errors import BadFileError, InvalidInputError, OtherRunError
 from cautious.io.arrays import fingerprint_of
 from cautious.io.content_names import reading
 from cautious.rl.file_rules import check_tensors
-from cautious.rl.files import DESCRIPTION, UNFIT, described_agent, read_agent, restore, save_agent, tensors_of
+from cautious.rl.files import (
+    DESCRIPTION,
+    UNFIT,
+    check_savable,
+    described_agent,
+    mixture_tensors,
+    read_agent,
+    restore,
+    save_agent,
+    tensors_of,
+)
 from cautious.seeding import derive_seed
 from cautious.validation import as_folder, parse_count
 
@@ -53,6 +63,7 @@ def learn_in_pieces(
         raise InvalidInputError(
             "checkpoint_dir: a checkpoint does not hold the statistics of VecNormalize; leave one out."
         )
+    check_savable(agent)
     path, rollout = as_folder(folder, "checkpoint_dir"), agent.n_steps * agent.n_envs
     every = ROLLOUTS_PER_PIECE * rollout if every is None else parse_count(every, "checkpoint_every")
     size = -(-every // rollout) * rollout
@@ -90,7 +101,7 @@ def _resumed(agent: KofNPPO, folder: Path, run: dict[str, Any]) -> int:
             f"{folder}: holds a checkpoint of another agent, or of a run of other steps; choose another folder, or delete it."
         )
     try:
-        check_tensors(agent.policy, tensors, agent.num_models)
+        check_tensors(agent.policy, tensors, agent.num_models, mixture_tensors(agent))
         pieces = parse_count(there["pieces"], "pieces")
     except UNFIT as error:
         raise BadFileError(f"{folder}: not a checkpoint that this agent wrote ({error})") from None

@@ -67,6 +67,7 @@ SETTINGS: dict[str, Rule] = {
     "num_starts": whole(1),
     "random_stops": TRUTH,
     "reward_scale": maybe(number(0, beyond=True)),
+    "even_share": number(0, 1, beyond=True),
     "n_steps": whole(1),
     "batch_size": whole(1),
     "n_epochs": whole(1),
@@ -111,11 +112,16 @@ ENTRIES_OF_FILE: dict[str, Rule] = {
     "num_updates": whole(0, 2**62),
     "spaces": ("two texts", lambda value: NAMES[1](value) and len(value) == 2),
 }
+LATER_ENTRIES: dict[str, Rule] = {
+    "class": ("a text", lambda value: isinstance(value, str)),
+    "mixture": ("a text", lambda value: isinstance(value, str)),
+}
+"""Entries that older files lack."""
 
 
 def check_description(described: Mapping[str, Any]) -> None:
     """Raise `InvalidInputError`, naming the first wrong entry, unless agent.json says what `save` could have written."""
-    _check(described, ENTRIES_OF_FILE, "")
+    _check(described, ENTRIES_OF_FILE | LATER_ENTRIES, "")
     missing = [name for name in ENTRIES_OF_FILE if name not in described]
     if missing:
         raise InvalidInputError(f"{missing[0]} is missing.")
@@ -154,13 +160,27 @@ def laid_out(agent: KofNPPO) -> torch.nn.Module:
     return network
 
 
-def check_tensors(network: torch.nn.Module, tensors: Mapping[str, Tensor], num_models: int) -> None:
-    """Raise unless the tensors are those of a policy's network, its optimiser and a mixture of `num_models` models."""
+def check_tensors(
+    network: torch.nn.Module, tensors: Mapping[str, Tensor], num_models: int, state: Mapping[str, Tensor]
+) -> None:
+    """Raise unless the tensors are those of a policy's network, its optimiser and the standings of `num_models` models.
+
+    Args:
+        network: Of the policy.
+        tensors: By name, as in the file.
+        num_models: M, as the file says.
+        state: What a mixture of the kind that reads the file would write now: the file's has the same names and shapes.
+    """
     shapes = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
     parameters = [tuple(parameter.shape) for parameter in network.parameters()]
-    mixture = {"weights": num_models, "average": num_models, "sums": num_models, "visits": 1, "paid": 3}
+    standings: dict[str, set[tuple[int, ...]]] = {name: {(num_models,)} for name in ("weights", "average", "sums")}
+    standings |= {
+        "visits": {(1,), (num_models,)},
+        "paid": {(3,)},
+    }  # one number of visits where all models judge the same steps
     expected: dict[str, set[tuple[int, ...]]] = {f"policy.{name}": {shape} for name, shape in shapes.items()}
-    expected |= {f"mixture.{name}": {(size,)} for name, size in mixture.items()}
+    expected |= {f"mixture.{name}": sizes for name, sizes in standings.items()}
+    expected |= {name: {tuple(tensor.shape)} for name, tensor in state.items()}
     for name in expected:
         if name not in tensors:
             raise InvalidInputError(f"there is no tensor {name}.")

@@ -13,16 +13,14 @@ from cautious.errors import BadFileError, CautiousError, InvalidInputError
 from cautious.io.arrays import FORMAT, load_json, load_tensors
 from cautious.io.content_names import Part, part_of, reading, save_parts
 from cautious.risk import level_text, parse_level
-from cautious.rl.environments import as_vec_env
 from cautious.rl.file_rules import check_description, check_rollout, check_tensors, laid_out
-from cautious.validation import as_number
+from cautious.rl.mixture import RankedMixture, can_be_saved
+from cautious.validation import as_float_tensor, as_number
 
 if TYPE_CHECKING:
     from cautious.rl.kofn_ppo import KofNPPO
 
 DESCRIPTION, WEIGHTS = "agent.json", "weights.safetensors"
-OWN = ("smoothing", "num_starts", "random_stops", "reward_scale")
-"""Settings of KofNPPO."""
 PPO_SETTINGS = (
     "n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda", "ent_coef", "vf_coef", "max_grad_norm", "use_sde",
     "sde_sample_freq", "target_kl", "normalize_advantage", "seed",
@@ -37,17 +35,26 @@ UNFIT = (RuntimeError, KeyError, ValueError, TypeError, AttributeError, Assertio
 
 def save_agent(folder: Path, agent: KofNPPO, more: dict[str, Any] | None = None) -> None:
     """Write weights first, then the settings that name them, and `more` entries beside those."""
-    tensors = dict(
-        sorted(tensors_of(agent).items())
-    )  # a loaded agent's stand in another order, and the file's name is of both
+    check_savable(agent)
+    # a loaded agent's tensors stand in another order, and the file's name is of both
+    tensors = dict(sorted(tensors_of(agent).items()))
     save_parts(folder / DESCRIPTION, described_agent(agent) | (more or {}), {WEIGHTS: Part.of(tensors)})
+
+
+def check_savable(agent: KofNPPO) -> None:
+    """Raise unless a file can hold all that the agent goes on from."""
+    if not can_be_saved(agent.mixture):
+        raise InvalidInputError(
+            f"mixture: a file cannot hold where a {type(agent.mixture).__name__} stands; give it the methods arrays() and "
+            "restore(arrays) (cautious.Mixture)."
+        )
 
 
 def described_agent(agent: KofNPPO) -> dict[str, Any]:
     """What a file says of an agent, beside its tensors."""
     plain = {name: value for name, value in agent.policy_kwargs.items() if _is_plain(value)}
     alias = next((name for name, kind in agent.policy_aliases.items() if kind is agent.policy_class), None)
-    settings = {name: getattr(agent, name) for name in (*OWN, *PPO_SETTINGS)}
+    settings = {name: getattr(agent, name) for name in (*agent.own_settings, *PPO_SETTINGS)}
     settings |= {name: _at_first(getattr(agent, name)) for name in SCHEDULES}
     settings["ent_coef"] = _at_first(agent.entropy_schedule or agent.ent_coef)
     return {
@@ -60,7 +67,9 @@ def described_agent(agent: KofNPPO) -> dict[str, Any]:
         "settings": settings,
         "num_timesteps": agent.num_timesteps,
         "num_models": agent.num_models,
-        "num_updates": agent.mixture.num_updates,
+        "num_updates": agent.standings.num_rollouts,
+        "class": type(agent).__name__,
+        "mixture": type(agent.mixture).__name__,
         "spaces": [str(agent.observation_space), str(agent.action_space)],
     }
 
@@ -77,14 +86,29 @@ def load_agent(kind: type[KofNPPO], folder: Path, env: Any, belief: Any, given: 
             f"{path}: its policy was made with {', '.join(map(repr, missing))}, which a file cannot hold; pass it again: "
             f"load(..., policy_kwargs={{{missing[0]!r}: ...}})."
         )
+    if described["class"] not in ("KofNPPO", kind.__name__):
+        raise InvalidInputError(
+            f"{path}: holds a {described['class']}, whose code a file cannot hold; load it by {described['class']}.load(...)."
+        )
+    mixture = described["mixture"]
+    if mixture != type(given.get("mixture") or RankedMixture()).__name__:
+        raise InvalidInputError(
+            f"{path}: its models are weighted by a {mixture}, which a file cannot hold; pass it again: "
+            f"load(..., mixture={mixture}(...))."
+        )
     policy = given.pop("policy", described["policy"])
     if policy is None:
         raise InvalidInputError(f"{path}: its policy is a class of your own; pass it again: load(..., policy=...).")
     if policy is described["policy"] and policy not in kind.policy_aliases:
         raise BadFileError(f"{path}: {policy[:40]!r} is no policy of Stable-Baselines3; a damaged file?")
+    foreign = set(described["settings"]) - {*kind.own_settings, *PPO_SETTINGS, *SCHEDULES}
+    if foreign:
+        raise BadFileError(f"{path}: {kind.__name__} has no setting {min(foreign)!r}; a damaged file?")
     settings = described["settings"] | {"policy_kwargs": described["policy_kwargs"] | extra} | given
     level = settings.pop("level", None) or described["level"]
-    vec_env = as_vec_env(env, as_number(settings.get("gamma", 0.99)), settings.get("random_stops", True) is True)
+    vec_env = kind.as_vec_env(
+        env, belief, as_number(settings.get("gamma", 0.99)), settings.get("random_stops", True) is True
+    )
     try:
         agent = kind(policy, vec_env, belief, level, **settings, _init_setup_model=False)
     except (AssertionError, ValueError) as error:  # of PPO: settings that do not go together
@@ -106,10 +130,10 @@ def load_agent(kind: type[KofNPPO], folder: Path, env: Any, belief: Any, given: 
             if described["policy"] is not None and not extra and "policy" not in given:
                 raise  # a class of the caller's need not work without memory
         if network is not None:
-            check_tensors(network, tensors, described["num_models"])
+            check_tensors(network, tensors, described["num_models"], mixture_tensors(agent))
         agent._setup_model()
         if network is None:
-            check_tensors(agent.policy, tensors, described["num_models"])
+            check_tensors(agent.policy, tensors, described["num_models"], mixture_tensors(agent))
     except UNFIT as error:
         path, _ = part_of(folder, described, WEIGHTS)
         raise BadFileError(f"{path}: does not fit the agent that {DESCRIPTION} describes ({error})") from None
@@ -128,6 +152,7 @@ def read_agent(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         parse_level(described["level"])
     except InvalidInputError as error:
         raise BadFileError(f"{path}: {error}") from None
+    described = {"class": "KofNPPO", "mixture": "RankedMixture"} | described  # older files do not say
     return described, load_tensors(*part_of(folder, described, WEIGHTS))
 
 
@@ -136,14 +161,19 @@ def tensors_of(agent: KofNPPO) -> dict[str, Tensor]:
     tensors = {f"policy.{name}": tensor for name, tensor in agent.policy.state_dict().items()}
     for number, entry in agent.policy.optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{name}": value for name, value in entry.items() if isinstance(value, Tensor)}
-    mixture = agent.mixture
-    tensors |= {f"mixture.{name}": torch.from_numpy(part) for name, part in mixture.arrays().items()}
-    return tensors
+    tensors |= {f"mixture.{name}": torch.from_numpy(part) for name, part in agent.standings.arrays().items()}
+    return tensors | mixture_tensors(agent)
+
+
+def mixture_tensors(agent: KofNPPO) -> dict[str, Tensor]:
+    """Where a mixture stands, as it says itself."""
+    state = agent.mixture.arrays() if can_be_saved(agent.mixture) else {}  # type: ignore[attr-defined]
+    return {f"state.{name}": as_float_tensor(part, f"mixture: {name}", "cpu").double() for name, part in state.items()}
 
 
 def restore(agent: KofNPPO, tensors: dict[str, Tensor], described: dict[str, Any]) -> None:
     """Put tensors, which were checked to fit, into an agent."""
-    parts: dict[str, dict[str, Tensor]] = {"policy": {}, "optimizer": {}, "mixture": {}}
+    parts: dict[str, dict[str, Tensor]] = {"policy": {}, "optimizer": {}, "mixture": {}, "state": {}}
     for name, tensor in tensors.items():
         part, _, rest = name.partition(".")
         parts[part][rest] = tensor
@@ -156,8 +186,12 @@ def restore(agent: KofNPPO, tensors: dict[str, Tensor], described: dict[str, Any
         optimizer = agent.policy.optimizer
         optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
     if described["num_models"] == agent.num_models:  # another belief begins with the mean of its models
-        arrays = {name: part.double().numpy().copy() for name, part in parts["mixture"].items()}
-        agent.mixture.restore(arrays, described["num_updates"])
+        arrays = {
+            kind: {name: part.double().numpy().copy() for name, part in parts[kind].items()}
+            for kind in ("mixture", "state")
+        }
+        agent.standings.restore(arrays["mixture"], described["num_updates"])
+        agent.mixture.restore(arrays["state"])  # type: ignore[attr-defined]
     agent.num_timesteps = described["num_timesteps"]
 
 

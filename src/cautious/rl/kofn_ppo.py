@@ -1,56 +1,77 @@
 """`KofNPPO`: k-of-N for any Gymnasium world, on Stable-Baselines3's PPO.
 
 After each rollout all M models are ranked by the discounted return that they give the current policy, estimated from the same
-visited states; PPO then learns from the rank-weighted mixture of their rewards (`rl.mixture`). The environment's own reward is
-not learned from.
+visited states; PPO then learns from a mixture of their rewards, weighted by rank. The environment's own reward is not learned
+from.
+
+One rollout, in the order of this file's methods, each of which may be overridden:
+
+    steps = Steps(...)                      what happened                                      rl.recorder
+    rewards = step_rewards(steps)           what each model pays for each step, [M, B]
+    sums, visits = rollout_returns(...)     what the rollout says about each model's return
+    weights = mixture.weights(...)          which models count, and how much, [M]              rl.mixture
+    paid = paid_rewards(...)                what PPO learns from, [B]
+    step_weights(...)                       how much each step counts in PPO's gradient, [B]
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-import torch
-from gymnasium import spaces
-from stable_baselines3 import PPO
-from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
-from torch import Tensor
+from stable_baselines3.common.vec_env import VecEnv
 
 from cautious.errors import InvalidInputError
-from cautious.mdp.tabular import TabularMDP, parse_mdp
 from cautious.parallel import single_threaded
-from cautious.risk import KofN, RiskMeasure, is_k_of_n, parse_level, risk_value
-from cautious.rl.belief import MixedBelief, StepRewards
+from cautious.risk import KofN, RiskMeasure, parse_level, risk_value, weights_by_rank
+from cautious.rl.belief import StepRewards, checked
 from cautious.rl.checkpoints import learn_in_pieces
 from cautious.rl.environments import as_vec_env, stop_chance
-from cautious.rl.files import PPO_SETTINGS, SCHEDULES, load_agent, save_agent
-from cautious.rl.mixture import Blended, Mixture
+from cautious.rl.files import load_agent, save_agent
+from cautious.rl.judged import JudgedPPO
+from cautious.rl.mixture import Mixture, RankedMixture, check_mixture
 from cautious.rl.recorder import Recorder, Steps
-from cautious.rl.value import Episodes, GapFound, Returns, Value, bound_returns, default_horizon, run_episodes
-from cautious.seeding import check_seed, derive_seed, make_rng
-from cautious.solvers.certificate import Certificate
-from cautious.solvers.solve import TOLERANCE, solve_mdp
+from cautious.rl.rollout_buffer import paid_later
+from cautious.rl.standings import Standings
+from cautious.rl.starts import annealed, learn_from_starts
+from cautious.seeding import check_seed, make_rng
 from cautious.validation import as_folder, as_number, as_path, parse_count, parse_flag
 
-ANNEALED_SHARE = 0.5
-"""Of the steps of an annealed start, in which the level goes from n-of-n down to k-of-n."""
+NOT_LEARNED = (
+    "ep_rew_mean is the environment's own reward, from which nothing is learned; see cautious/learned_reward and "
+    "cautious/k_of_n_return."
+)
+"""Printed where learning begins, with verbose=1."""
 
 
-class KofNPPO(PPO):
+class KofNPPO(JudgedPPO):
     """A Stable-Baselines3 algorithm that is careful where the models of a belief disagree.
 
     Everything that PPO offers is there: `learn` with callbacks, loggers and a progress bar, `predict`, `evaluate_policy`. What
     differs: rewards come from the belief; `save` writes a folder of safetensors and JSON, never pickle, and `load` needs the
     belief again; `value` says what the policy is worth.
 
+    In the logs `rollout/ep_rew_mean` is the environment's own reward, from which nothing is learned. What is learned:
+
+        cautious/learned_reward     mean reward per step of the newest rollout, as the weighted models pay it
+        cautious/k_of_n_return      k-of-N value of the returns by recent rollouts, normalised by 1 - gamma
+        cautious/mean_return        mean of those returns
+        cautious/level_k            k, where the level is a `KofN`
+
+    A subclass may override `step_rewards`, `rollout_returns`, `paid_rewards` and `step_weights`; a rule for the weights of the
+    models is passed as `mixture`. In their shapes M is the number of models, and B = T E that of the steps of a rollout.
+
     Attributes:
         level: The level of caution.
-        mixture: Weights of the models (`rl.mixture.Mixture`).
+        mixture: The rule for the models' weights (`cautious.Mixture`).
+        standings: Returns and weights of the models by recent rollouts: `returns`, `weights`, `average` [M].
         start_values: After a `learn` with several starts: the value of each, by the rollouts that chose among them.
     """
+
+    own_settings: ClassVar[tuple[str, ...]] = ("smoothing", "num_starts", "random_stops", "reward_scale")
+    """Arguments that a file holds beside PPO's, each an attribute of the same name."""
 
     def __init__(
         self,
@@ -60,6 +81,7 @@ class KofNPPO(PPO):
         level: RiskMeasure | str = "1-of-20",
         *,
         smoothing: float = 0.2,
+        mixture: Mixture | None = None,
         num_starts: int = 1,
         random_stops: bool = True,
         reward_scale: float | None = None,
@@ -74,7 +96,9 @@ class KofNPPO(PPO):
             belief: Anything with ``rewards(observations) -> [M, B, A]`` or ``step_rewards(observations, actions,
                 next_observations) -> [M, B]`` (`rl.belief.StepRewards`), or an array [M, S, A] over numbered states.
             level: The level of caution, such as "1-of-20" or "CVaR(0.1)": any risk measure (`cautious.risk`).
-            smoothing: Share of the newest ranking in the weights, in (0, 1]; the rest are the weights so far.
+            smoothing: Share of the newest rollout, in (0, 1], in the models' returns and in their weights (of the default
+                mixture); the rest is what was before.
+            mixture: Which models count, and how much; by default `RankedMixture(smoothing)`.
             num_starts: How many times `learn` begins: once from the present weights, then by turns from fresh weights with
                 the level annealed from n-of-n, and from fresh weights. They share the steps evenly, and the best is kept.
             random_stops: End episodes with probability 1 - gamma after each step, so that states are visited as often as the
@@ -85,7 +109,10 @@ class KofNPPO(PPO):
                 progress too, as `learning_rate` may: exploration that ends keeps PPO from settling too early.
         """
         self.level = parse_level(level)
-        self.smoothing = _share(smoothing, "smoothing")
+        ranked = RankedMixture(smoothing)
+        self.smoothing = float(ranked.smoothing)
+        self.mixture = ranked if mixture is None else check_mixture(mixture)
+        self._fresh_mixture = copy.deepcopy(self.mixture)
         self.num_starts = parse_count(num_starts, "num_starts")
         self.random_stops = parse_flag(random_stops, "random_stops")
         self.reward_scale = None if reward_scale is None else _positive(reward_scale, "reward_scale")
@@ -96,7 +123,7 @@ class KofNPPO(PPO):
         gamma = as_number(ppo.get("gamma", 0.99))
         if not 0 <= gamma < 1:
             raise InvalidInputError(f"gamma={ppo['gamma']!r} must lie in [0, 1): returns are normalised by 1 - gamma.")
-        recorder = Recorder(as_vec_env(env, gamma, self.random_stops))
+        recorder = Recorder(self.as_vec_env(env, belief, gamma, self.random_stops))
         seed = ppo.get("seed")
         if seed is not None:
             recorder.seed(check_seed(seed))
@@ -104,27 +131,26 @@ class KofNPPO(PPO):
         self._recorder = recorder
         self._pay_by = StepRewards(belief, self.level, recorder.action_space, recorder.start())
         self._stop_chance = stop_chance(recorder)
-        self._annealing = False
+        self.annealing = False
+        """Whether the level comes in slowly, in the present start."""
         self.progress_span: tuple[int, int] | None = None
-        self.mixture = Mixture(self._pay_by.num_models, self.smoothing)
+        """Steps done before the schedules begin and at their end; None: those of the present call of `learn`."""
+        self.standings = Standings(self.num_models, self.smoothing)
         super().__init__(policy, recorder, **ppo)
 
-    @property
-    def num_models(self) -> int:
-        """M."""
-        return self._pay_by.num_models
+    @classmethod
+    def as_vec_env(cls, env: Any, belief: Any, discount: float, random_stops: bool) -> VecEnv:
+        """`env` as Stable-Baselines3 takes it; the arguments are those of the constructor."""
+        return as_vec_env(env, discount, random_stops)
 
     def _setup_model(self) -> None:
-        base = self.rollout_buffer_class
-        if base is None:
-            base = DictRolloutBuffer if isinstance(self.observation_space, spaces.Dict) else RolloutBuffer
-        self.rollout_buffer_class = type(f"Paid{base.__name__}", (_PaidLater, base), {})
+        self.rollout_buffer_class = paid_later(self.rollout_buffer_class, self.observation_space)
         super()._setup_model()
-        self.rollout_buffer.pay = self._pay  # type: ignore[attr-defined]
+        self.rollout_buffer.pay, self.rollout_buffer.weigh = self._pay, self._weigh_steps  # type: ignore[attr-defined]
 
     def set_env(self, env: Any, force_reset: bool = True) -> None:
         """Go on in another environment, with the same belief."""
-        recorder = Recorder(as_vec_env(env, self.gamma, self.random_stops))
+        recorder = Recorder(self.as_vec_env(env, self.belief, self.gamma, self.random_stops))
         self._pay_by = StepRewards(self.belief, self.level, recorder.action_space, recorder.start())
         super().set_env(recorder, force_reset)
         self._recorder, self._stop_chance = recorder, stop_chance(recorder)
@@ -132,7 +158,7 @@ class KofNPPO(PPO):
     def set_random_seed(self, seed: int | None = None) -> None:
         """Seed everything that draws; also the actions of rollouts whose `seed` is None."""
         super().set_random_seed(seed)
-        self._draws = np.random.default_rng() if seed is None else make_rng(check_seed(seed), "actions of values")
+        self.draws = np.random.default_rng() if seed is None else make_rng(check_seed(seed), "actions of values")
 
     def collect_rollouts(self, env: Any, callback: Any, rollout_buffer: Any, n_rollout_steps: int) -> bool:
         """PPO's, recorded; the buffer calls `_pay` as soon as it is full."""
@@ -141,39 +167,92 @@ class KofNPPO(PPO):
         with self._recorder.recording():
             return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
 
-    def _pay(self, buffer: RolloutBuffer) -> None:
-        """Rank the models by this rollout, and add the mixture's rewards to what the buffer holds."""
-        steps, rewards = self._take_rewards(buffer)
-        buffer.rewards += self._mix(steps, rewards).reshape(buffer.rewards.shape)
+    def discounts(self, steps: Steps) -> np.ndarray:
+        """γ^t for a step of age t, divided by the chance that random stops let it happen: [B]."""
+        going_on = 1 - self._stop_chance  # with gamma 0 random stops end every episode at once
+        return (self.gamma / going_on) ** steps.ages if going_on > 0 else np.ones(len(steps.ages))
 
-    def _take_rewards(self, buffer: RolloutBuffer) -> tuple[Steps, np.ndarray]:
-        """The recorded steps, and what each model pays for each of them, [M, T*E]."""
+    def rollout_returns(self, steps: Steps, rewards: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What a rollout says about the normalised return of each model, as sums and what they are to be divided by.
+
+        By default all models judge the same steps: sums_m = Σ_b d_b r_m(b) and visits_m = Σ_b d_b, d the `discounts`. Where
+        each model is a scenario of its own, count for model m the steps that were made in scenario m, and divide by the number
+        of episodes begun there rather than by visits, since scenarios may end early or late.
+
+        Args:
+            steps: What happened.
+            rewards: What `step_rewards` returned, [M, B].
+
+        Returns:
+            (sums [M], visits [M]). Those of earlier rollouts are added with falling weights (`smoothing`).
+        """
+        discounts = self.discounts(steps)
+        return rewards @ discounts, np.full(len(rewards), float(discounts.sum()))
+
+    def paid_rewards(self, steps: Steps, rewards: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """What PPO learns from: Σ_m v_m r_m(b), [B].
+
+        Args:
+            steps: What happened.
+            rewards: What `step_rewards` returned, [M, B].
+            weights: v, those of the mixture, [M].
+        """
+        return weights @ rewards
+
+    def step_weights(self, steps: Steps, weights: np.ndarray) -> np.ndarray | None:
+        """Factors on PPO's advantages, [B]; None, the default, for all alike.
+
+        With scenarios, M v_m for the steps in scenario m makes the gradient that of the weighted returns.
+
+        Args:
+            steps: What happened.
+            weights: v, those of the mixture, [M].
+        """
+        return None
+
+    def _pay(self, buffer: Any) -> None:
+        """Rank the models by this rollout, and add what PPO learns from to what the buffer holds."""
+        steps, rewards, weights = self._weigh_models()
+        paid = self.paid_rewards(steps, rewards, weights)
+        paid = checked(paid, "B", self._place("paid_rewards"), B=len(steps.ages)).double().numpy()
+        self.standings.note_paid(paid)
+        self.logger.record("cautious/learned_reward", float(paid.mean()))
+        buffer.rewards += (self._factor() * paid).reshape(buffer.rewards.shape)
+        factors = self.step_weights(steps, weights)
+        name = self._place("step_weights")
+        self._step_factors = None if factors is None else checked(factors, "B", name, B=len(steps.ages)).numpy()
+
+    def _weigh_steps(self, buffer: Any) -> None:
+        """Let steps count in PPO's gradient as `step_weights` says."""
+        if self._step_factors is not None:
+            buffer.advantages *= self._step_factors.reshape(buffer.advantages.shape)
+
+    def _weigh_models(self) -> tuple[Steps, np.ndarray, np.ndarray]:
+        """The recorded steps, what each model pays for them [M, B], and the mixture's new weights [M]."""
         steps = self._recorder.take()
-        actions = buffer.actions.reshape(-1, *(self.action_space.shape or ()))
-        if isinstance(self.action_space, spaces.Box):  # what PPO made of them for the environment
-            if self.policy.squash_output:
-                actions = self.policy.unscale_action(actions)
-            else:
-                actions = np.clip(actions, self.action_space.low, self.action_space.high)
-        return steps, self._pay_by(steps.observations, actions, steps.following)
-
-    def _mix(self, steps: Steps, rewards: np.ndarray) -> np.ndarray:
-        """Update the mixture by what the models pay in a rollout [M, T*E]; returns what PPO learns from, [T*E]."""
-        # What the discount makes of a step, and what random stops already did: with gamma 0, they end every episode at once.
-        going_on = 1 - self._stop_chance
-        visits = (self.gamma / going_on) ** steps.ages if going_on > 0 else np.ones(len(steps.ages))
+        sizes = {"M": self.num_models, "B": len(steps.ages)}
+        rewards = checked(self.step_rewards(steps), "M B", self._place("step_rewards"), **sizes).double().numpy()
+        name = self._place("rollout_returns")
+        sums, visits = (
+            checked(part, "M", name, M=self.num_models).double().numpy()
+            for part in self.rollout_returns(steps, rewards)
+        )
         level = self._present_level()
-        self.mixture.update(rewards, visits, level)
-        paid = self.mixture.pay(rewards)
-        self.logger.record("cautious/k_of_n_return", float(risk_value(self.level, self.mixture.returns)))
-        self.logger.record("cautious/mean_return", float(self.mixture.returns.mean()))
+        self.standings.count(sums, visits)
+        self.standings.weigh(self.mixture, weights_by_rank(level, self.num_models).numpy())
+        self.logger.record("cautious/k_of_n_return", float(risk_value(self.level, self.standings.returns)))
+        self.logger.record("cautious/mean_return", float(self.standings.returns.mean()))
         if isinstance(level, KofN):
             self.logger.record("cautious/level_k", level.k)
-        return self._factor() * paid
+        return steps, rewards, self.standings.weights
+
+    def _place(self, method: str) -> str:
+        """A method's name in errors."""
+        return f"{type(self).__name__}.{method}"
 
     def _factor(self) -> float:
         """On the rewards that PPO learns from."""
-        return self.mixture.scale(self.gamma) if self.reward_scale is None else self.reward_scale
+        return self.standings.scale(self.gamma) if self.reward_scale is None else self.reward_scale
 
     def train(self) -> None:
         """PPO's, with the entropy coefficient of the present progress."""
@@ -182,14 +261,8 @@ class KofNPPO(PPO):
         super().train()
 
     def _present_level(self) -> RiskMeasure:
-        """The level now. In an annealed start k comes down from n, by equal factors; other levels come in from the mean."""
-        done = 1 - self._current_progress_remaining
-        if not self._annealing or done >= ANNEALED_SHARE:
-            return self.level
-        if not (isinstance(self.level, KofN) and is_k_of_n(self.level)):
-            return Blended(self.level, done / ANNEALED_SHARE)
-        k, n = self.level.k, self.level.n
-        return KofN(max(k, round(n * (k / n) ** (done / ANNEALED_SHARE))), n)
+        """The level now."""
+        return annealed(self.level, 1 - self._current_progress_remaining) if self.annealing else self.level
 
     def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
         """Schedules go from 1 to 0 within each start, and not below it in a last rollout that is longer than what was left."""
@@ -237,10 +310,12 @@ class KofNPPO(PPO):
             "tb_log_name": tb_log_name,
             "progress_bar": progress_bar,
         }
+        if self.verbose >= 1:
+            print(NOT_LEARNED)
+        learn = super().learn
         if checkpoint_dir is not None:
             if parse_flag(reset_num_timesteps, "reset_num_timesteps"):
                 self.num_timesteps = 0
-            learn = super().learn
             learn_in_pieces(
                 self,
                 steps,
@@ -249,226 +324,32 @@ class KofNPPO(PPO):
                 lambda piece: learn(piece, callback, reset_num_timesteps=False, **options),
             )
             return self
+
+        def from_start(share: int, first: bool) -> None:
+            learn(share, callback, reset_num_timesteps=reset_num_timesteps and first, **options)
+
         if self.num_starts == 1:
-            super().learn(steps, callback, reset_num_timesteps=reset_num_timesteps, **options)
-            return self
-        self.start_values, best = [], None
-        for start in range(self.num_starts):
-            if start:
-                self._begin_afresh(annealed=start % 2 == 1)
-            share = steps // self.num_starts + (start < steps % self.num_starts)
-            super().learn(share, callback, reset_num_timesteps=reset_num_timesteps and not start, **options)
-            self._annealing = False
-            value = self.value(max(8, share // (10 * default_horizon(self.gamma)))).estimate
-            if best is None or value > max(self.start_values):
-                best = self.policy, self.mixture
-            self.start_values.append(value)
-        assert best is not None
-        self.policy, self.mixture = best
+            from_start(steps, True)
+        else:
+            learn_from_starts(self, steps, from_start)
         return self
 
-    def _begin_afresh(self, annealed: bool) -> None:
-        """New weights of the policy and of the models."""
+    def begin_afresh(self, annealing: bool) -> None:
+        """Begin another start: new weights of the policy and of the models; `annealing` lets the level come in slowly."""
         made = self.policy_class(
             self.observation_space, self.action_space, self.lr_schedule, use_sde=self.use_sde, **self.policy_kwargs
         )
         self.policy = made.to(self.device)  # type: ignore[assignment]
-        self.mixture = Mixture(self.num_models, self.smoothing)
-        self._annealing = annealed
+        self.mixture = copy.deepcopy(self._fresh_mixture)
+        self.standings = Standings(self.num_models, self.smoothing)
+        self.annealing = annealing
         self._current_progress_remaining = 1.0
         self._last_obs = None
 
     def begin_episodes(self) -> None:
         """Let the next rollout begin with a reset of the environments."""
         self._last_obs = None
-        self._recorder.seed(int(self._draws.integers(2**31)))
-
-    def probabilities(self, observations: Any) -> Tensor:
-        """π(a|s) for observations of the environment [B, ...], with discrete actions: [B, A], float64."""
-        if not isinstance(self.action_space, spaces.Discrete):
-            raise InvalidInputError(f"probabilities: requires a Discrete action space; got {self.action_space}.")
-        normalize = self.get_vec_normalize_env()
-        return self._probabilities(observations if normalize is None else normalize.normalize_obs(observations))
-
-    def _probabilities(self, shown: Any) -> Tensor:
-        """π(a|s) for observations as the policy's network takes them."""
-        self.policy.set_training_mode(False)
-        with torch.no_grad():
-            distribution = self.policy.get_distribution(self.policy.obs_to_tensor(shown)[0]).distribution
-        return distribution.probs.double().cpu()  # type: ignore[union-attr]
-
-    def value(
-        self,
-        num_episodes: int = 1000,
-        confidence: float = 0.95,
-        *,
-        deterministic: bool = False,
-        horizon: int | None = None,
-        reward_range: tuple[float, float] | None = None,
-        seed: int | None = None,
-    ) -> Value:
-        """The k-of-N value of the policy by fresh rollouts, normalised as all returns of this package.
-
-        The environment is reset, and learning goes on from there. A callback may ask before or after a rollout, not amid one.
-
-        Args:
-            num_episodes: How many, at least; rounded up to as many in each environment.
-            confidence: That the exact value lies between the bounds.
-            deterministic: Judge the most likely actions instead of the policy itself.
-            horizon: Steps after which an episode is cut; by default when 0.001 of the return is still to come. What is cut
-                off widens the bounds, by the lowest and the highest reward or 0, which it pays if the episode ends soon after.
-            reward_range: Lowest and highest reward of any model. With it the bounds hold for any number of episodes; without,
-                they are Student's, which take the mean of the episodes to be near normal: with rare disasters and few
-                episodes it is not.
-            seed: Starts the rollouts; None goes on with the environment's and the agent's own.
-
-        Returns:
-            (estimate, lower, upper). The estimate is low rather than high: the worst of several noisy returns is. But it takes
-            what is cut off to go on as what was seen: where episodes end soon after `horizon`, it is too far from 0.
-        """
-        returns = self.returns(
-            num_episodes,
-            confidence,
-            deterministic=deterministic,
-            horizon=horizon,
-            reward_range=reward_range,
-            seed=seed,
-        )
-        return Value(*(float(risk_value(self.level, side)) for side in returns[:3]))
-
-    def returns(
-        self,
-        num_episodes: int = 1000,
-        confidence: float = 0.95,
-        *,
-        deterministic: bool = False,
-        horizon: int | None = None,
-        reward_range: tuple[float, float] | None = None,
-        seed: int | None = None,
-    ) -> Returns:
-        """Returns of all M models by fresh rollouts, with bounds that hold for all of them together; as `value`."""
-        if not 0 < as_number(confidence) < 1:
-            raise InvalidInputError(f"confidence={confidence!r} must lie between 0 and 1.")
-        episodes = self.episodes(num_episodes, deterministic=deterministic, horizon=horizon, seed=seed)
-        return bound_returns(episodes, float(confidence), reward_range)
-
-    @single_threaded
-    def episodes(
-        self,
-        num_episodes: int = 1000,
-        *,
-        deterministic: bool = False,
-        horizon: int | None = None,
-        seed: int | None = None,
-    ) -> Episodes:
-        """Fresh episodes, with what each model pays for them: what `value` and `returns` are computed from."""
-        num_episodes = parse_count(num_episodes, "num_episodes", 2)
-        steps = default_horizon(self.gamma) if horizon is None else parse_count(horizon, "horizon")
-        act = self._actor(parse_flag(deterministic, "deterministic"), seed)
-        self._check_between_rollouts()
-        if seed is not None:
-            self._recorder.seed(check_seed(seed) % 2**31)
-        try:
-            with self._frozen_statistics(), torch.random.fork_rng(enabled=seed is not None):
-                if seed is not None:
-                    self._seed_draws_of_torch(derive_seed(seed, "actions"))
-                return run_episodes(self.env, self._recorder, act, self._pay_by, self.gamma, num_episodes, steps)
-        finally:
-            self._last_obs = None  # learning goes on from a reset
-            if self._recorder.is_recording:  # in a callback, where PPO does not ask again
-                self._start_over()
-
-    def _seed_draws_of_torch(self, seed: int) -> None:
-        """Stable-Baselines3 draws continuous actions by torch's own generators; to be called where those are restored."""
-        torch.default_generator.manual_seed(seed)
-        if self.device.type == "cuda":
-            torch.cuda.manual_seed_all(seed)
-        if self.use_sde:  # its noise was drawn before
-            self.policy.reset_noise(self.n_envs)
-
-    def _check_between_rollouts(self) -> None:
-        if self._recorder.is_amid_steps:
-            raise InvalidInputError(
-                "value: called amid a rollout, whose steps it would break off; in a callback call it from _on_rollout_start or "
-                "_on_rollout_end, not from _on_step."
-            )
-
-    def _start_over(self) -> None:
-        """Begin new episodes, from which learning goes on."""
-        assert self.env is not None
-        self._last_obs = self.env.reset()  # type: ignore[assignment]
-        self._last_episode_starts = np.ones(self.env.num_envs, dtype=bool)
-
-    @contextlib.contextmanager
-    def _frozen_statistics(self) -> Iterator[None]:
-        """In the block that follows VecNormalize learns nothing from what it sees."""
-        normalize = self.get_vec_normalize_env()
-        training = normalize is not None and normalize.training
-        try:
-            if normalize is not None:
-                normalize.training = False
-            yield
-        finally:
-            if normalize is not None:
-                normalize.training = training
-
-    def _actor(self, deterministic: bool, seed: int | None) -> Callable[[Any], np.ndarray]:
-        """The policy, with draws of its own where actions are numbered."""
-        if not isinstance(self.action_space, spaces.Discrete):
-            return lambda shown: self.predict(shown, deterministic=deterministic)[0]
-        rng = self._draws if seed is None else make_rng(seed, "actions")
-
-        def act(shown: Any) -> np.ndarray:
-            probabilities = self._probabilities(shown).numpy()
-            if deterministic:
-                return probabilities.argmax(axis=1)
-            drawn = rng.random((len(probabilities), 1)) * probabilities.sum(axis=1, keepdims=True)
-            return np.minimum((probabilities.cumsum(axis=1) <= drawn).sum(axis=1), probabilities.shape[1] - 1)
-
-        return act
-
-    def gap_found(self, total_timesteps: int, num_episodes: int = 1000) -> GapFound:
-        """Look for a policy that does better under the averaged mixture of the models; evidence, not a certificate.
-
-        A copy of this agent goes on learning against that one reward function, in the same environment. Where the world has a
-        table, `certificate` says more.
-
-        Args:
-            total_timesteps: Steps of the copy.
-            num_episodes: Fresh episodes for either value.
-        """
-        self._check_between_rollouts()
-        settings = {name: getattr(self, name) for name in (*PPO_SETTINGS, *SCHEDULES)} | {"seed": None}
-        mixed = MixedBelief(self._pay_by, self.mixture.average)
-        with self._frozen_statistics():  # which the copy shares
-            copy = KofNPPO(
-                self.policy_class,
-                self._recorder.venv,
-                mixed,
-                "1-of-1",
-                reward_scale=self.reward_scale,
-                policy_kwargs=self.policy_kwargs,
-                device=self.device,
-                **settings,
-            )
-            copy._draws = self._draws
-            copy.policy.load_state_dict(self.policy.state_dict())
-            copy.learn(total_timesteps)
-        response, value = copy.value(num_episodes), self.value(num_episodes)
-        return GapFound(response.estimate - value.estimate, response, value)
-
-    def certificate(self, mdp: TabularMDP, observations: Any, *, tolerance: float = TOLERANCE) -> Certificate:
-        """How far the policy is from the best possible one, exactly, where the world has a table.
-
-        Args:
-            mdp: The world, with S states; its discount should be gamma.
-            observations: What the environment shows in each of its states, [S, ...].
-            tolerance: How near the upper bound is to the best possible value, as a share of the range of the rewards.
-        """
-        world = parse_mdp(mdp)
-        rewards = self._pay_by.of_actions(observations)
-        solution = solve_mdp(world, rewards, self.level, tolerance=tolerance)
-        return solution.certificate(self.probabilities(observations))
+        self._recorder.seed(int(self.draws.integers(2**31)))
 
     def save(self, path: Path | str, exclude: Any = None, include: Any = None) -> None:  # type: ignore[override]
         """Write the agent as a folder of safetensors and JSON; the belief and the environment are not part of it.
@@ -495,22 +376,6 @@ class KofNPPO(PPO):
                 (of a schedule it holds the first value).
         """
         return load_agent(cls, as_path(path, "path"), env, belief, ppo)
-
-
-class _PaidLater:
-    """A rollout buffer whose rewards are filled in when it is full, before advantages are computed."""
-
-    pay: Callable[[Any], None]
-
-    def compute_returns_and_advantage(self, last_values: Any, dones: Any) -> None:
-        self.pay(self)
-        super().compute_returns_and_advantage(last_values, dones)  # type: ignore[misc]
-
-
-def _share(value: Any, name: str) -> float:
-    if not 0 < as_number(value) <= 1:
-        raise InvalidInputError(f"{name}={value!r} must lie in (0, 1].")
-    return float(value)
 
 
 def _positive(value: Any, name: str) -> float:

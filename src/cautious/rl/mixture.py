@@ -1,103 +1,93 @@
-"""Which models count, and how much: rank weights of the current policy's returns, averaged over rollouts.
+"""Which models count in the next step of learning, and how much: a place of `KofNPPO` to put a rule of one's own.
 
 The gradient of the k-of-N value at a policy is the gradient of its return under one reward function, the rank-weighted mixture
-of the models in the order of that policy's returns. Weights jump where two returns change order, so PPO is paid by an
-exponential average of them: a point of the risk envelope, as every average of rank weights.
+of the models in the order of that policy's returns. Those weights jump where two returns change order, and the returns are
+estimates. So a `Mixture` turns each rollout's estimates into weights that change gently.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from cautious.risk import RiskMeasure, ranked_weights, weights_by_rank
+from cautious.errors import InvalidInputError
+from cautious.solvers.envelope import worst_weights
+from cautious.validation import as_number
+
+
+@runtime_checkable
+class Mixture(Protocol):
+    """What `KofNPPO(mixture=...)` takes: anything with a method `weights`.
+
+    To be kept in files and checkpoints a mixture also has two methods: ``arrays()`` returns everything that its next answers
+    depend on, as arrays by name (``{}`` if they depend on nothing), and ``restore(arrays)`` goes on from what a file holds.
+    A mixture without them learns, but `save` and `learn(checkpoint_dir=...)` refuse it.
+    """
+
+    def weights(self, returns: np.ndarray, rank_weights: np.ndarray, last: np.ndarray | None) -> np.ndarray:
+        """Weights of the M models, zero or more and of sum one, by which the newest rollout is paid.
+
+        It is called once per rollout, before PPO learns from that rollout.
+
+        Args:
+            returns: Estimates of the models' normalised returns under the current policy, [M].
+            rank_weights: The level's weight of the i-th worst model, [M], never increasing.
+            last: What it returned for the last rollout, [M]; None before the first.
+
+        Returns:
+            Weights [M].
+        """
+        ...
 
 
 @dataclass(frozen=True)
-class Blended:
-    """A level that has come in so far, by rank weights (1 - share) / M + share w."""
+class RankedMixture:
+    """The default: rank weights in the order of the returns, averaged exponentially over rollouts.
 
-    level: RiskMeasure
-    share: float
+        v = (1 - c) v_last + c w_rank(returns),   c the smoothing; v = w_rank(returns) for the first rollout
 
-    def __str__(self) -> str:
-        """The level, and how far it has come in."""
-        return f"{self.share:.0%} of {self.level}"
+    Every such average is a point of the level's risk envelope.
 
-    def rank_weights(self, num_models: int) -> Tensor:
-        """Weight of the i-th worst of M models, [M]."""
-        return (1 - self.share) / num_models + self.share * weights_by_rank(self.level, num_models)
-
-
-class Mixture:
-    """Weights of M models, updated once per rollout.
-
-    Attributes:
-        weights: [M]; what PPO is paid by.
-        average: [M]; the average of the rank weights of all rollouts, later ones counting more.
-        returns: [M]; the estimates that the last ranking used, up to a common factor.
+    >>> mixture = RankedMixture(smoothing=0.5)
+    >>> first = mixture.weights(np.array([0.3, 0.1]), np.array([1.0, 0.0]), None)
+    >>> first.tolist(), mixture.weights(np.array([0.1, 0.3]), np.array([1.0, 0.0]), first).tolist()
+    ([0.0, 1.0], [0.5, 0.5])
     """
 
-    def __init__(self, num_models: int, smoothing: float) -> None:
-        """Begin with the mean of all models."""
-        self.smoothing = smoothing
-        self.weights = np.full(num_models, 1 / num_models)
-        self.average = self.weights.copy()
-        self.num_updates = 0
-        self._sums, self._visits = np.zeros(num_models), 0.0
-        self._paid = np.zeros(3)  # number, sum and sum of squares of the rewards paid
+    smoothing: float = 0.2
+    """Share of the newest ranking, in (0, 1]."""
 
-    @property
-    def returns(self) -> np.ndarray:
-        """Normalised returns of the models, from recent rollouts, [M]."""
-        return self._sums / max(self._visits, 1e-300)
+    def __post_init__(self) -> None:
+        """Check the share."""
+        if not 0 < as_number(self.smoothing) <= 1:
+            raise InvalidInputError(f"smoothing={self.smoothing!r} must lie in (0, 1].")
 
-    def update(self, rewards: np.ndarray, visits: np.ndarray, level: RiskMeasure) -> None:
-        """Rank the models by their returns in a rollout.
-
-        Args:
-            rewards: [M, B], what each model pays for each step.
-            visits: [B], the weight of each step in the discounted return.
-            level: The level of caution.
-        """
-        # A rollout that has only late steps of long episodes says little: it adds as little as it weighs.
-        keep = 1 - self.smoothing if self.num_updates else 0.0
-        self._sums = keep * self._sums + rewards @ visits
-        self._visits = keep * self._visits + float(visits.sum())
-        by_rank = weights_by_rank(level, len(rewards))
-        ranked = ranked_weights(torch.from_numpy(self._sums), by_rank).numpy()
-        share = self.smoothing if self.num_updates else 1.0
-        self.weights = (1 - share) * self.weights + share * ranked
-        self.num_updates += 1
-        self.average = self.average + 2 / (self.num_updates + 1) * (ranked - self.average)
-
-    def pay(self, rewards: np.ndarray) -> np.ndarray:
-        """The mixture's rewards [B] of steps that the models reward by [M, B]."""
-        paid = self.weights @ rewards
-        self._paid += len(paid), paid.sum(), (paid**2).sum()
-        return paid
-
-    def scale(self, discount: float) -> float:
-        """A factor by which discounted returns of what was paid vary by one, if rewards are independent: √(1 - γ²) / s."""
-        number, total, squares = self._paid
-        variance = squares / number - (total / number) ** 2
-        return math.sqrt((1 - discount**2) / variance) if variance > 1e-12 * squares / number else 1.0
+    def weights(self, returns: np.ndarray, rank_weights: np.ndarray, last: np.ndarray | None) -> np.ndarray:
+        """As `Mixture.weights`."""
+        ranked = worst_weights(returns, rank_weights)
+        return ranked if last is None else (1 - self.smoothing) * last + self.smoothing * ranked
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What a file holds of it, with `num_updates`."""
-        return {
-            "weights": self.weights,
-            "average": self.average,
-            "sums": self._sums,
-            "visits": np.array([self._visits]),
-            "paid": self._paid,
-        }
+        """Nothing: the answer depends on the arguments alone."""
+        return {}
 
-    def restore(self, arrays: dict[str, np.ndarray], num_updates: int) -> None:
-        """Go on from what `arrays` returned."""
-        self.weights, self.average, self._sums = arrays["weights"], arrays["average"], arrays["sums"]
-        self._visits, self._paid, self.num_updates = float(arrays["visits"][0]), arrays["paid"], num_updates
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Go on from a file."""
+
+
+def check_mixture(mixture: Any) -> Mixture:
+    """The mixture, if it has the method that it needs."""
+    if not callable(getattr(mixture, "weights", None)):
+        raise InvalidInputError(
+            f"mixture is a {type(mixture).__name__}; pass an object with weights(returns [M], rank_weights [M], last) -> [M], "
+            "such as cautious.RankedMixture()."
+        )
+    checked: Mixture = mixture
+    return checked
+
+
+def can_be_saved(mixture: Mixture) -> bool:
+    """Whether a file can hold where the mixture stands."""
+    return callable(getattr(mixture, "arrays", None)) and callable(getattr(mixture, "restore", None))

@@ -1,9 +1,9 @@
-"""What happened in a rollout, as the environment showed it."""
+"""What happened in a rollout, as the environment showed it: `Steps`, and the `Recorder` that keeps them."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,14 +14,24 @@ KEPT = "cautious_last_observation"
 
 
 class Steps(NamedTuple):
-    """T steps of E environments, in the order of time, then environment."""
+    """B = T E steps of E environments, in the order of time, then environment."""
 
     observations: Any
-    """[T*E, ...], or a dictionary of such arrays."""
+    """What the environment showed before each step, [B, ...], or a dictionary of such arrays."""
+    actions: np.ndarray
+    """What the environment was given, [B, ...]: continuous actions are clipped or unscaled already."""
     following: Any
     """The observations after the steps; where an episode ended, its last one."""
     ages: np.ndarray
-    """Steps since the beginning of the episode, [T*E]."""
+    """Steps since the beginning of the episode, [B]: 0 in its first step."""
+    ended: np.ndarray
+    """Whether the episode ended with the step, by itself or cut off, [B]."""
+    rewards: np.ndarray
+    """The environment's own rewards, which nothing is learned from unless you say so, [B]."""
+    environments: np.ndarray
+    """Number of the environment, from 0 to E - 1, [B]."""
+    infos: list[dict[str, Any]]
+    """What the environment said about each step, B dictionaries."""
 
 
 class Recorder(VecEnvWrapper):
@@ -43,9 +53,7 @@ class Recorder(VecEnvWrapper):
         self._clear()
 
     def _clear(self) -> None:
-        self._seen: list[Any] = []
-        self._next: list[Any] = []
-        self._aged: list[np.ndarray] = []
+        self._kept: list[tuple[Any, ...]] = []
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
@@ -65,13 +73,22 @@ class Recorder(VecEnvWrapper):
     @property
     def is_amid_steps(self) -> bool:
         """Whether a recording has begun whose steps were not taken yet."""
-        return self._recording and bool(self._seen)
+        return self._recording and bool(self._kept)
 
     def take(self) -> Steps:
         """What was recorded; begins anew."""
-        steps = Steps(_joined(self._seen), _joined(self._next), np.concatenate(self._aged))
+        seen, actions, following, ages, ended, rewards, infos = zip(*self._kept, strict=True)
         self._clear()
-        return steps
+        return Steps(
+            _joined(seen),
+            np.concatenate(actions),
+            _joined(following),
+            np.concatenate(ages),
+            np.concatenate(ended),
+            np.concatenate(rewards),
+            np.tile(np.arange(self.num_envs), len(seen)),
+            [info for of_step in infos for info in of_step],
+        )
 
     def reset(self) -> Any:
         """All environments from the start."""
@@ -85,14 +102,19 @@ class Recorder(VecEnvWrapper):
         self.reset()
         return self._current
 
+    def step_async(self, actions: np.ndarray) -> None:
+        """Pass the actions on, and keep them."""
+        self._actions = np.array(actions)
+        super().step_async(actions)
+
     def step_wait(self) -> Any:
         """A step, recorded."""
         observations, rewards, dones, infos = self.venv.step_wait()
         current = self._original(observations)
         if self._recording:
-            self._seen.append(self._current)
-            self._next.append(self._last_of_episodes(current, dones, infos))
-            self._aged.append(self._ages)
+            following = self._last_of_episodes(current, dones, infos)
+            own = rewards if self._normalize is None else self._normalize.get_original_reward()
+            self._kept.append((self._current, self._actions, following, self._ages, dones, own.copy(), infos))
             rewards = np.zeros_like(rewards)
         self._current = current
         self._ages = np.where(dones, 0, self._ages + 1)
@@ -130,7 +152,7 @@ class _KeepLast(VecEnvWrapper):
         return observations, rewards, dones, infos
 
 
-def _joined(parts: list[Any]) -> Any:
+def _joined(parts: Sequence[Any]) -> Any:
     if isinstance(parts[0], dict):
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return np.concatenate(parts)

@@ -13,17 +13,19 @@ returns gets an equal share of the failure probability on either side (Bonferron
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from cautious.errors import InvalidInputError
 from cautious.ops.means import bernstein_margin, student_margin
-from cautious.rl.belief import StepRewards
+from cautious.rl.acting import Actor
 from cautious.rl.environments import set_stopping
 from cautious.rl.recorder import Recorder
 from cautious.validation import as_number
+
+if TYPE_CHECKING:
+    from cautious.rl.judged import JudgedPPO
 
 NEGLIGIBLE = 1e-3
 """The default horizon is where this share of the return is still to come."""
@@ -64,17 +66,14 @@ class Returns(NamedTuple):
     num_steps: int
 
 
-Actor = Callable[[Any], np.ndarray]
-"""Chooses actions, one per environment, for what a vector environment shows."""
-
-
 class Episodes(NamedTuple):
     """n independent episodes, paid by M models."""
 
     paid: np.ndarray
     """(1 - γ) Σ_t γ^t r_t over the steps that were made, [n, M]."""
     rest: np.ndarray
-    """γ^t where an episode was cut after t steps, the weight of what was not seen; 0 where it ended, [n]."""
+    """γ^t where an episode was cut after t steps, the weight of what was not seen; 0 where it ended, [n, 1]; [n, M] where
+    each model has episodes of its own."""
     range: np.ndarray
     """Lowest and highest reward that each model paid, [2, M]."""
     num_steps: int
@@ -85,27 +84,32 @@ def default_horizon(discount: float) -> int:
     return max(1, math.ceil(math.log(NEGLIGIBLE) / math.log(discount))) if discount > 0 else 1
 
 
-def run_episodes(
-    env: Any, recorder: Recorder, act: Actor, belief: StepRewards, discount: float, num_episodes: int, horizon: int
-) -> Episodes:
-    """Run at least `num_episodes` episodes, as many in each environment: those that end first would be the short ones."""
-    num_envs = env.num_envs
+def run_episodes(agent: JudgedPPO, recorder: Recorder, act: Actor, num_episodes: int, horizon: int) -> Episodes:
+    """Run at least `num_episodes` episodes, as many in each environment: those that end first would be the short ones.
+
+    Args:
+        agent: Its `step_rewards` pays for the steps, in its environment.
+        recorder: The environment's.
+        act: Chooses the actions.
+        num_episodes: At least.
+        horizon: Steps after which an episode is cut.
+    """
+    env: Any = agent.env
+    num_envs, discount = env.num_envs, agent.gamma
     paid, rests, num_steps = [], [], 0
-    lowest, highest = np.full(belief.num_models, np.inf), np.full(belief.num_models, -np.inf)
+    lowest, highest = np.full(agent.num_models, np.inf), np.full(agent.num_models, -np.inf)
     set_stopping(env, False)
     try:
         for _ in range(-(-num_episodes // num_envs)):
             observations = env.reset()
-            total, rest = np.zeros((num_envs, belief.num_models)), np.ones(num_envs)
+            total, rest = np.zeros((num_envs, agent.num_models)), np.ones(num_envs)
             alive, step = np.ones(num_envs, dtype=bool), 0
             while step < horizon and alive.any():
-                weights, actions = [], []
+                weights = []
                 with recorder.recording():
                     for _ in range(min(max(1, STEPS_AT_ONCE // num_envs), horizon - step)):
-                        chosen = act(observations)
-                        observations, _, dones, infos = env.step(chosen)
+                        observations, _, dones, infos = env.step(act(observations))
                         weights.append(alive * (1 - discount) * discount**step)
-                        actions.append(chosen)
                         step += 1
                         num_steps += int(alive.sum())
                         rest[alive] *= discount
@@ -114,8 +118,7 @@ def run_episodes(
                         alive &= ~dones
                         if not alive.any():
                             break
-                steps = recorder.take()
-                rewards = belief(steps.observations, np.concatenate(actions), steps.following)
+                rewards = agent.step_rewards(recorder.take())
                 weight = np.stack(weights)
                 counted = rewards[:, weight.ravel() > 0]
                 lowest = np.minimum(lowest, counted.min(axis=1, initial=np.inf))
@@ -125,7 +128,7 @@ def run_episodes(
             rests.append(rest)
     finally:
         set_stopping(env, True)
-    return Episodes(np.concatenate(paid), np.concatenate(rests), np.stack([lowest, highest]), num_steps)
+    return Episodes(np.concatenate(paid), np.concatenate(rests)[:, None], np.stack([lowest, highest]), num_steps)
 
 
 def bound_returns(episodes: Episodes, confidence: float, reward_range: tuple[float, float] | None) -> Returns:
@@ -144,7 +147,7 @@ def bound_returns(episodes: Episodes, confidence: float, reward_range: tuple[flo
     else:
         low, high = (np.full(num_models, bound) for bound in checked_range(reward_range, episodes.range))
     low, high = np.minimum(low, 0), np.maximum(high, 0)  # an episode that ends pays nothing afterwards
-    rest = episodes.rest[:, None]
+    rest = episodes.rest
     # As if the rest of an episode went on as what was seen of it, without an end.
     estimate = (episodes.paid / np.maximum(1 - rest, 1e-12) * rest + episodes.paid).mean(axis=0)
     samples = episodes.paid + rest * low, episodes.paid + rest * high

@@ -4,13 +4,9 @@ Two families of solvers. The paper's iterates: k-of-N CFR (`solvers.cfr`), ``met
 certificate says that no policy is better by more than a tolerance (`solvers.tolerance`); `solve_mdp` does so unless an
 option of CFR is given.
 
-All defaults are defined here. `solve_bandit` and ``method="cfr"`` take the paper's settings (`PAPER`: queue sampling, 100
-iterations). `CautiousPolicy` and the command line take exact rank weights (`USER`), so that the same question has the same
-answer:
-
-    MDPs                                  until the gap is at most 1e-4 of the range of the rewards     `TOLERANCE`
-    CautiousPolicy: a game per state      the same, in at most 300 iterations                           `STATE_GAME_ITERATIONS`
-    CautiousPolicy: queue sampling        200 iterations                                                `USER`
+The paper's algorithm has the paper's settings wherever it is asked for (`PAPER`: queue sampling, 100 iterations). All else is
+solved to a tolerance: a gap of at most 1e-4 of the range of the rewards (`TOLERANCE`). `CautiousPolicy` plays the game of a
+state to the same, in at most 300 iterations (`STATE_GAME_ITERATIONS`).
 """
 
 from __future__ import annotations
@@ -51,16 +47,16 @@ if TYPE_CHECKING:
     from cautious.solvers.uncertain.solution import UncertainSolution
 
 
-class SolverDefaults(NamedTuple):
-    """How to solve where nothing else is asked for."""
+class CFRSettings(NamedTuple):
+    """Settings of the paper's algorithm."""
 
     sampling: Sampling
     num_iterations: int
     """T."""
-    update: Update = Update.REGRET_MATCHING
+    update: Update
 
     def filled(self, num_iterations: int | None, sampling: str | None, update: str | None) -> tuple[int, str, str]:
-        """What is given, and these defaults for what is not."""
+        """What is given, and these settings for what is not."""
         return (
             self.num_iterations if num_iterations is None else num_iterations,
             self.sampling if sampling is None else sampling,
@@ -68,11 +64,8 @@ class SolverDefaults(NamedTuple):
         )
 
 
-PAPER = SolverDefaults(Sampling.QUEUE, num_iterations=100)
+PAPER = CFRSettings(Sampling.QUEUE, 100, Update.REGRET_MATCHING)
 """Section 4 and App. B.2."""
-USER = SolverDefaults(Sampling.EXACT, num_iterations=200)
-COMMAND_ITERATIONS = 1000
-"""Of `cautious solve`, which is run once."""
 TOLERANCE = 1e-4
 """The certified gap at which solving ends, as a share of the range of the rewards."""
 STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE = 300, 1e-4

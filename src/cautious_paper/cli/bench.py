@@ -1,17 +1,20 @@
-"""`cautious bench`: how fast this machine is, and how long each experiment takes on it."""
+"""`cautious bench`: how fast this machine is, and how long each experiment takes on it; or the benchmark of methods."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import tyro
 from rich.table import Table
 
-from cautious.cli.console import console, make_table, progress_bars
+from cautious.cli.console import console, make_table, progress_bars, say
+from cautious.errors import Argument, InvalidInputError
 
 if TYPE_CHECKING:
-    from cautious_paper.benchmarking.measures import Comparison
+    from cautious_paper.timing.measures import Comparison
 
 
 @dataclass
@@ -22,20 +25,62 @@ class Bench:
     estimates the time of 'cautious reproduce TASK --scale SCALE' on this machine, without drawing the report. Other work on the
     machine makes both worse.
 
+    With 'suite' it compares methods of acting in worlds that are partly unknown: every method of cautious.baselines on the
+    versioned problems of cautious_paper.benchmark, one table per metric. One seed takes about a minute, ten are reported.
+
     Example: cautious bench
+
+    The benchmark of methods: cautious bench suite --seeds 1
     """
 
+    what: Annotated[Literal["speed", "suite"], tyro.conf.Positional] = "speed"
+    """speed: of this machine; suite: how methods do on the benchmark's problems."""
     device: str = "auto"
-    """Where to train, predict and solve: auto, cpu or cuda."""
+    """Of the speed: where to train, predict and solve: auto, cpu or cuda."""
+    problems: tuple[str, ...] = ()
+    """Of the suite: some of its problems, such as driving-v1; default: all."""
+    seeds: int = 10
+    """Of the suite: how many seeds."""
+    out: Path | None = None
+    """Of the suite: a folder that keeps each result, from which the same command resumes, and gets the table scores.csv."""
 
     def run(self) -> None:
+        """Measure, then print the tables."""
+        if self.what == "suite":
+            self._run_suite()
+        else:
+            self._measure_speed()
+
+    def _run_suite(self) -> None:
+        """Scores of all methods on both splits, as tables in Markdown."""
+        from cautious.validation import check_count
+        from cautious_paper.benchmark import IDS, scores
+
+        check_count(self.seeds, "seeds")
+        if unknown := [id for id in self.problems if id not in IDS]:
+            raise InvalidInputError(
+                Argument("problems", unknown[0]), f": there is none such; there are {', '.join(IDS)}."
+            )
+        frames = {
+            split: scores.run(
+                ids=self.problems or IDS, split=split, seeds=self.seeds, out=self.out and self.out / split
+            )
+            for split in ("novel", "familiar")
+        }
+        for line in scores.report(frames):
+            say(line)
+        if self.out is not None:
+            scores.write(frames, self.out / "scores.csv")
+            say(f"\nscores: {self.out / 'scores.csv'}")
+
+    def _measure_speed(self) -> None:
         """Measure, then print both tables."""
         import platform
 
         import torch
 
         from cautious.validation import resolve_device
-        from cautious_paper.benchmarking.machine import measure_machine
+        from cautious_paper.timing.machine import measure_machine
 
         device = resolve_device(self.device)
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from cautious_paper.experiments.demos.first_decisions import DemoResult
 
 
+SET_WORDS = {"digits": "digits", "fashion": "clothes"}
+
+
 @dataclass
 class Demo:
     """Show what two trained beliefs do with something new: digits and clothes, then a road with obstacles.
@@ -129,19 +132,20 @@ class Demo:
 
 
 def help_table(levels: Sequence[str], results: Sequence[DemoResult]) -> Table:
-    """What each level does on familiar and on novel images."""
+    """What each level does on familiar and on novel images; cautious on the right."""
     rows = []
     for result in results:
         shares_of = {"names the digit": result.correct, "asks for help": result.help}
         for what, shares in shares_of.items():
             if shares is not None:
-                rows.append((f"{result.num_images} {result.images}", what, *(f"{100 * share:.1f}" for share in shares)))
+                percents = (f"{100 * share:.1f}" for share in reversed(shares))
+                rows.append((f"{result.num_images} {SET_WORDS[result.images]}", what, *percents))
     return make_table(
-        "asking for help, single-state regime",
-        ("images", "action", *levels),
+        "digits are familiar, clothes are new: what each level does",
+        ("images", "action", *reversed(levels)),
         rows,
         text_columns=("images", "action"),
-        caption="mean probability, percent",
+        caption="mean probability in percent, from ordinary to cautious",
     )
 
 

@@ -13,7 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from cautious.cli.console import console, make_table, plural, say
+from cautious.cli.console import column_widths, console, make_table, plural, say
 
 if TYPE_CHECKING:
     from cautious_paper.experiments.store import Store
@@ -96,11 +96,16 @@ def _is_tracked(folder: Path) -> bool:
 
 def result_table(results: ReportTable) -> Table:
     """A table of the report, narrow enough for 80 columns: one column of labels, a line above each group of rows."""
-    table = Table(title=results.title, caption=results.note, box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     groups = results.num_labels - 1
-    table.add_column(results.header[groups])
-    for heading in results.header[results.num_labels :]:
-        table.add_column(heading, justify="right")
+    headings = results.header[groups:]
+    widths = column_widths(headings, [row[groups:] for row in results.rows], console.width - 2 * len(headings))
+    between = 1 if sum(widths) + 2 * len(headings) <= console.width else 0
+    table = Table(
+        title=results.title, caption=results.note, box=SIMPLE_HEAD, padding=(0, between), collapse_padding=True
+    )
+    table.pad_edge = False
+    for place, (heading, width) in enumerate(zip(headings, widths, strict=True)):
+        table.add_column(heading, justify="right" if place else "left", width=width)
     before: tuple[str, ...] = ()
     for row in results.rows:
         if row[:groups] != before:

@@ -13,7 +13,7 @@ import tyro
 from rich.table import Table
 from rich.text import Text
 
-from cautious.cli.console import console, make_table, progress_bar, progress_bars, say
+from cautious.cli.console import console, make_table, progress_bar, progress_bars, say, warn
 from cautious.errors import Argument, InvalidInputError
 from cautious_paper.cli.report import ledger_table, result_table
 
@@ -100,12 +100,15 @@ class Reproduce:
         """Report a run; True if some claim is not reproduced."""
         from cautious_paper.report.html import write_report
         from cautious_paper.report.report_spec import ledger_of, tables_of
+        from cautious_paper.report.stories import poor_fits
 
         with progress_bar("drawing the report") as progress:
             progress(0, 1)
             path = write_report(store)
             progress(1, 1)
         verdicts = ledger_of(store)
+        for sentence in poor_fits(store):
+            warn(sentence)
         for table in tables_of(store):
             if table.main:
                 console.print(result_table(table))
@@ -118,6 +121,7 @@ class Reproduce:
         from cautious_paper.report.html import write_report
         from cautious_paper.report.repeats import tallied, write_tallies
         from cautious_paper.report.report_spec import ledger_of
+        from cautious_paper.report.stories import poor_fits
 
         with progress_bar("drawing the reports") as progress:
             for number, store in enumerate(runs.values()):
@@ -126,6 +130,9 @@ class Reproduce:
             progress(len(runs), len(runs))
         tallies = tallied({seed: ledger_of(store) for seed, store in runs.items()})
         path = write_tallies(folder, self.task, tallies)
+        for seed, store in runs.items():
+            for sentence in poor_fits(store):
+                warn(f"seed {seed}: {sentence}")
         console.print(repeats_table(tallies))
         say(f"runs and their reports: {folder}/seed-*   ledger: {path}")
         return any(tally.missed for tally in tallies)

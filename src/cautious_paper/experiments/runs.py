@@ -72,6 +72,7 @@ def load_or_train(
         "hardware": training.hardware,
         "loss_median": float(losses.median()),
         "loss_largest": float(losses.max()),
+        "mean_reward_loss": problem.mean_reward_loss,
     }
     save_stage_belief(run.store, stage, ensemble, numbers)
     return ensemble

@@ -41,6 +41,11 @@ class DrivingTrainingProblem:
         """The problem of the familiar world: the same pairs for every p below 1, fewer at p = 1."""
         return cls(driving_world(novel=False, appearance_probability=appearance_probability))
 
+    @property
+    def mean_reward_loss(self) -> float:
+        """The loss of always predicting the mean reward: what a model has that learned nothing of the states."""
+        return float(self._world.pair_rewards.double().var(correction=0))
+
     def to(self, device: torch.device) -> DrivingTrainingProblem:
         """The same on `device`."""
         return self if self._targets.device.type == device.type else type(self)(self._world, device)

@@ -83,6 +83,13 @@ class ImageTrainingProblem:
             self._images, self._table(), self._loss_weights, device, self._kernels, self._batch_loss
         )
 
+    @property
+    def mean_reward_loss(self) -> float:
+        """The loss of always predicting each action's mean reward: what a model has that learned nothing of the images."""
+        table = self._rewards.flatten(0, 1)
+        constant = table.nanmean(dim=0).nan_to_num().expand_as(table)
+        return float(squared_error(constant, table, self._loss_weights, len(table))[0])
+
     def _table(self) -> Tensor:
         return self._rewards if self.network.help_bit else self._rewards[0]
 

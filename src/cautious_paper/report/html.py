@@ -16,7 +16,7 @@ from cautious_paper.experiments.store import Store
 from cautious_paper.report.claims.rules import ClaimResult
 from cautious_paper.report.plotting import FigureEntry, save_figure
 from cautious_paper.report.report_spec import ReportSpec, facts_of, report_spec
-from cautious_paper.report.stories import claims_story
+from cautious_paper.report.stories import claims_story, poor_fits
 from cautious_paper.report.tables import Table
 
 STYLE = """
@@ -57,7 +57,7 @@ def write_report(store: Store, folder: Path | None = None) -> Path:
     target = store.folder if folder is None else folder
     tables, verdicts = contents.tables(store), contents.ledger(store, None)
     figures = dict(contents.figures(store))
-    parts = [_head(contents), _story([*contents.story(store), claims_story(verdicts)])]
+    parts = [_head(contents), _story([*poor_fits(store), *contents.story(store), claims_story(verdicts)])]
     if figures:
         lead = next(iter(figures))
         entry = figures.pop(lead)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from cautious.beliefs.diagnostics import POOR
 from cautious.risk import KofN
 from cautious.types import Regime
 from cautious_paper.experiments.demos.first_decisions import STAGE as FIRST
@@ -30,6 +31,28 @@ def claims_story(verdicts: Sequence[ClaimResult]) -> str:
     missed = ", ".join(verdict.claim for verdict in judged if not verdict.reproduced)
     text = f"Of the {len(judged)} rows of the paper's claims that this run can judge, {held} are reproduced"
     return f"{text}; not reproduced: {missed}." if missed else f"{text}."
+
+
+def poor_fits(store: Store) -> list[str]:
+    """A sentence for each belief of the run whose single models hardly know the familiar rewards.
+
+    A cautious policy goes by single models: where they are wrong about what is familiar, their errors look like doubts, and
+    what the run shows about caution is not to be trusted. Runs of before this was kept have nothing to say.
+    """
+    sentences = []
+    for stage in store.stages():
+        numbers = store.numbers(stage) if stage.startswith("belief") else {}
+        if "mean_reward_loss" not in numbers:
+            continue
+        loss, nothing = numbers["loss_median"], numbers["mean_reward_loss"]
+        if loss > POOR * nothing:
+            worse = "single models are worse than no model" if loss > nothing else "the models have hardly learned"
+            sentences.append(
+                f"{stage}: {worse}: in the familiar states that they were trained on, the squared error of a model is "
+                f"{loss:.3g} (median), that of always predicting the mean reward {nothing:.3g}. Their errors look like doubts, "
+                "so caution may be missing, misplaced or upside down here. Train longer (num_epochs), or on more data."
+            )
+    return sentences
 
 
 # Image runs

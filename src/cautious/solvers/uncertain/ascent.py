@@ -29,6 +29,8 @@ def ascend(problem: UncertainProblem, weights: np.ndarray, actions: np.ndarray) 
         weights: How much each model counts, [M]; those with no weight are left out.
         actions: Where to start.
     """
+    if problem.horizon is None and problem.dynamics.takes_sweeps:
+        return _ascend_together(problem, weights, actions)
     counted = np.flatnonzero(weights > 0)
     first, successor, chance, start, discount = problem.dynamics
     chance, rewards = np.ascontiguousarray(chance[:, counted]), np.ascontiguousarray(problem.rewards[:, counted])
@@ -37,6 +39,37 @@ def ascend(problem: UncertainProblem, weights: np.ndarray, actions: np.ndarray) 
     if problem.horizon is None:
         return _ascend_stationary(first, successor, chance, rewards, start, discount, share, result[0].copy())[None]
     return _ascend_stages(first, successor, chance, rewards, start, discount, share, result.copy())
+
+
+def _ascend_together(problem: UncertainProblem, weights: np.ndarray, actions: np.ndarray) -> np.ndarray:
+    """As `ascend` in worlds too large for an inverse per model: many states change at a time.
+
+    The slope Σ_m w_m d_m(s) (Q_m(s, a) - V_m(s)) says which. All states with a better action change; while that does not raise
+    the mixture's return, only the better half of them does.
+    """
+    current = problem.of_actions(actions)
+    values = problem.values(current)
+    worth = float(problem.dynamics.start @ values[0] @ weights)
+    for _ in range(MOST_SWEEPS):
+        reach = policy_reach(problem.dynamics, current, None)[0] * weights  # [S, M]
+        q = action_values(problem.dynamics, problem.rewards, values, None)[0].reshape(*current.shape[1:], -1)
+        slope = np.einsum("sam,sm->sa", q, reach) - np.einsum("sm,sm->s", values[0], reach)[:, None]
+        size = np.einsum("sm,sm->s", np.abs(values[0]), reach)
+        gain = slope.max(axis=1)
+        states = np.flatnonzero(gain > MARGIN * size)
+        states = states[np.argsort(-gain[states], kind="stable")]
+        while len(states):
+            changed = actions.copy()
+            changed[0, states] = slope.argmax(axis=1)[states]
+            tried = problem.of_actions(changed)
+            found = problem.values(tried)
+            if (better := float(problem.dynamics.start @ found[0] @ weights)) > worth + MARGIN * abs(worth):
+                actions, current, values, worth = changed, tried, found, better
+                break
+            states = states[: len(states) // 2]
+        else:
+            break
+    return actions
 
 
 def mixed_values_policy(problem: UncertainProblem, weights: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ MOST_ROUNDS = 200
 OWN_OPTIMA = 5
 """How many models' own optima a search starts from in each round."""
 REGRET_ITERATIONS, FEWEST_ITERATIONS, REGRET_WORK = 200, 20, 2**34
-"""Iterations of regret matching; in large worlds without a horizon, whose systems take M S³ steps each, fewer."""
+"""Iterations of regret matching; fewer in large worlds without a horizon, by what an evaluation takes (`Dynamics.work`)."""
 LARGEST_VALUES = 2**23
 """Most values of policies that are held at a time."""
 IMPROVEMENT = 1e-7
@@ -123,8 +123,7 @@ class DoubleOracle:
         if self.problem.horizon is not None:
             found = match_regret(self.problem, uniform, REGRET_ITERATIONS)
         else:
-            affordable = REGRET_WORK // (self.problem.num_models * main.shape[1] ** 3)
-            iterations = min(REGRET_ITERATIONS, max(FEWEST_ITERATIONS, affordable))
+            iterations = min(REGRET_ITERATIONS, max(FEWEST_ITERATIONS, REGRET_WORK // self.problem.dynamics.work))
             found = []
             for start in (uniform, main):
                 found += match_regret(self.problem, start, iterations)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 import sys
 import time
-import warnings
 from typing import Any
 
 import numpy as np
 import torch
 
-from cautious.errors import FewModelsWarning, InvalidInputError
+from cautious.errors import InvalidInputError
 from cautious.mdp.uncertain import UncertainMDP, parse_uncertain
 from cautious.parallel import single_threaded
 from cautious.progress import SECONDS_BETWEEN_LINES, Progress
-from cautious.risk import RiskMeasure, parse_level, weights_by_rank
+from cautious.risk import RiskMeasure, parse_level, warn_of_few, weights_by_rank
 from cautious.solvers.uncertain.memory import memory_mixture
 from cautious.solvers.uncertain.oracle import DoubleOracle
 from cautious.solvers.uncertain.problem import UncertainProblem
@@ -25,8 +24,6 @@ from cautious.validation import as_float_tensor, as_number, check_callable, look
 
 TOLERANCE = 1e-4
 """The gap, as a share of the range of the rewards, at which a solution is good enough."""
-FEW_MODELS = 10
-"""The tail that a level looks at should have at least this many models."""
 OBJECTIVES = {"return": False, "regret": True}
 
 
@@ -59,7 +56,7 @@ def solve_uncertain(
         progress: True prints both bounds on standard error; or a function called as the gap closes with (done, total).
 
     Warns:
-        FewModelsWarning: The tail that the level looks at has fewer than `FEW_MODELS` models.
+        FewModelsWarning: The tail that the level looks at has fewer than ten models (`risk.FEW_MODELS`).
 
     One model says that the bridge holds, the other that it breaks; the way around pays half as much in both. Where three
     of four models say that it holds, one ordinarily crosses; cautiously one goes around:
@@ -85,7 +82,9 @@ def solve_uncertain(
     if not isinstance(progress, bool):
         check_callable(progress, "progress", "steps done, steps in all")
     rank_weights = weights_by_rank(level, len(world)).numpy()
-    _warn_of_few(level, rank_weights)
+    warn_of_few(
+        level, len(world), "models", "judge the policy on models that were held out: solution.returns(other_world)"
+    )
     problem = UncertainProblem(
         world.dynamics, scaled, rank_weights, world.horizon, look_up(OBJECTIVES, objective, "objective")
     )
@@ -139,19 +138,6 @@ def _as_policies(world: UncertainMDP, policies: list[np.ndarray]) -> torch.Tenso
     """Policies [T, S, A] as [K, T, S, A], or stationary ones as [K, S, A]."""
     stacked = torch.from_numpy(np.array(policies))
     return stacked[:, 0] if world.horizon is None else stacked
-
-
-def _warn_of_few(level: RiskMeasure, rank_weights: np.ndarray) -> None:
-    """Warn where the tail is that of a handful of models: 1 / w_1 of them, k/N x M for a k-of-N."""
-    tail = 1 / rank_weights[0]
-    if len(rank_weights) > 1 and rank_weights[0] > rank_weights[-1] and tail < FEW_MODELS - 1e-6:
-        warnings.warn(
-            f"{level} over {len(rank_weights)} models looks at about {tail:.3g} of them: the tail of so few is not the tail of "
-            f"the belief, and the policy may fit just these. Use more models (k/n x M of {FEW_MODELS} or more) or a milder "
-            "level, or judge the policy on models that were held out: solution.returns(other_world).",
-            FewModelsWarning,
-            stacklevel=4,
-        )
 
 
 class _BoundsProgress:

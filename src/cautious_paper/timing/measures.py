@@ -21,7 +21,10 @@ from cautious.risk import KofN
 from cautious.seeding import make_rng
 from cautious.solvers.solve import solve_bandit, solve_mdp
 from cautious_paper.beliefs import SHIPPED
-from cautious_paper.benchmarking.plain import (
+from cautious_paper.networks.driving_training import DrivingTrainingProblem
+from cautious_paper.networks.image import LEARNING_RATE
+from cautious_paper.networks.image_training import ImageTrainingProblem
+from cautious_paper.timing.plain import (
     DRIVING_BATCH,
     numpy_loop_over_states,
     plain_decisions,
@@ -30,9 +33,6 @@ from cautious_paper.benchmarking.plain import (
     plain_image_seconds,
     sweep_iterations,
 )
-from cautious_paper.networks.driving_training import DrivingTrainingProblem
-from cautious_paper.networks.image import LEARNING_RATE
-from cautious_paper.networks.image_training import ImageTrainingProblem
 from cautious_paper.worlds.data import load_images
 from cautious_paper.worlds.data.find import EMBEDDED
 from cautious_paper.worlds.driving import driving_world

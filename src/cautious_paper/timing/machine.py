@@ -11,12 +11,12 @@ import torch
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.progress import Progress, TitledProgress, titled
 from cautious.solvers.solve import solve_mdp
-from cautious_paper.benchmarking import measures
-from cautious_paper.benchmarking.measures import Comparison, seconds
 from cautious_paper.experiments.driving.driving_experiment import DrivingExperiment, experiment_at
 from cautious_paper.experiments.images.image_experiment import available_sets, behaviour_study, dial_study, model_study
 from cautious_paper.experiments.images.settings import ImageExperiment, image_experiment_at
 from cautious_paper.networks.image import ImageNetwork
+from cautious_paper.timing import measures
+from cautious_paper.timing.measures import Comparison, seconds
 from cautious_paper.worlds.data import ImageSet
 from cautious_paper.worlds.data.sources import complete_size
 from cautious_paper.worlds.driving import driving_world
