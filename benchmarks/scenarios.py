@@ -48,6 +48,7 @@ PPO_SETTINGS: dict[str, Any] = {
     "n_epochs": 4,
     "learning_rate": lambda left: 3e-3 * left,
     "ent_coef": lambda left: 0.05 * left**2,
+    "smoothing": 0.05,
     "device": "cpu",
 }
 REMEMBERED = 12

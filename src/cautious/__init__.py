@@ -50,6 +50,7 @@ _NAMES = {
     # Policies
     "cautious.policy.policy": ("CautiousPolicy",),
     "cautious.policy.decision": ("Decision",),
+    "cautious.policy.explanation": ("Explanation",),
     "cautious.policy.fallback": ("FallbackRule",),
     "cautious.policy.calibration": ("calibrate", "Calibration", "CalibrationWarning"),
     "cautious.ops.rates": ("smallest_rate",),
@@ -135,6 +136,7 @@ if TYPE_CHECKING:
     from cautious.ops.rates import smallest_rate
     from cautious.policy.calibration import Calibration, CalibrationWarning, calibrate
     from cautious.policy.decision import Decision
+    from cautious.policy.explanation import Explanation
     from cautious.policy.fallback import FallbackRule
     from cautious.policy.policy import CautiousPolicy
     from cautious.risk import CVaR, KofN, Mean, MeanCVaR, RiskMeasure, WorstCase

@@ -240,7 +240,8 @@ def read_tables(paths: Sequence[Path]) -> Table:
 
 def _joined(parts: Sequence[Column]) -> Column:
     cells = [cell for part in parts for cell in part.cells]
-    return Column(cells, *(np.concatenate([getattr(part, name) for part in parts]) for name in ("numbers", "missing")))
+    numbers, missing = (np.concatenate([getattr(part, name) for part in parts]) for name in ("numbers", "missing"))
+    return Column(cells, numbers, missing, parts[0].kind if len({part.kind for part in parts}) == 1 else "")
 
 
 def as_cell(text: str) -> str:
