@@ -32,7 +32,7 @@ from cautious.seeding import check_seed, derive_seed, make_rng
 from cautious.tables.cells import Table, check_column, in_order
 from cautious.tables.files import read_tables
 from cautious.tables.frames import FrameTable, as_table, is_named
-from cautious.tables.learn import Missing, TableWarning, learn, select
+from cautious.tables.learn import Missing, TableWarning, as_names, learn, select
 from cautious.tables.payoffs import Payoffs, label_numbers, read_payoffs
 from cautious.validation import as_folder, as_number, as_path, parse_choice, parse_count
 
@@ -53,6 +53,8 @@ class _Task(NamedTuple):
     table: Table
     features: tuple[str, ...]
     """Columns of the state."""
+    categorical: tuple[str, ...]
+    """Those of them that hold kinds."""
     labels: np.ndarray
     """Number of each row's label, [S]."""
     groups: np.ndarray
@@ -99,6 +101,7 @@ def evaluate(
     levels: Sequence[Any] = LEVELS,
     at_most: float = 0.05,
     ignore: Sequence[str] = (),
+    categorical: Sequence[str] = (),
     missing: str = "leave-out",
     aside: float = 0.25,
     num_models: int = 100,
@@ -129,6 +132,7 @@ def evaluate(
         at_most: Methods are judged at the most cautious level that departs from the ordinary on at most this share of familiar
             rows, on average over the groups.
         ignore: Columns that are no part of a row's state, such as names and dates.
+        categorical: Columns whose numbers only name kinds, as postcodes do.
         missing: What becomes of rows with an empty cell: "leave-out" or "indicator" (`read_log`).
         aside: Share of each label's rows that is kept aside from training as familiar test rows.
         num_models: Models of each belief.
@@ -166,7 +170,8 @@ def evaluate(
         raise InvalidInputError(Argument("aside", aside), " must be between 0 and 1, both excluded.")
     rule = parse_choice(Missing, missing, "missing")
     training = _Training(parse_count(num_models, "num_models"), num_epochs, check_seed(seed))
-    task = _task(data, label, hold_out, payoffs, wrong, tuple(ignore), rule, parse_count(max_groups, "max_groups", 2))
+    columns = (label, hold_out, as_names(ignore, "ignore"), as_names(categorical))
+    task = _task(data, columns, payoffs, wrong, rule, parse_count(max_groups, "max_groups", 2))
     for note in task.notes:
         warnings.warn(TableWarning(note), stacklevel=3)
     folder = None if out is None else as_folder(out, "out")
@@ -218,9 +223,15 @@ class _Steps:
 
 
 def _task(
-    data: Any, label: str, hold_out: str, payoffs: Any, wrong: float, ignore: tuple[str, ...], rule: Missing, most: int
+    data: Any,
+    columns: tuple[str, str, tuple[str, ...], tuple[str, ...]],
+    payoffs: Any,
+    wrong: float,
+    rule: Missing,
+    most: int,
 ) -> _Task:
-    """The table with its groups, checked, without rows that cannot be used."""
+    """The table with its groups, checked, without rows that cannot be used; `columns` as of `evaluate`."""
+    label, hold_out, ignore, categorical = columns
     if is_named(data):
         table: Table = as_table(data, "data")
     else:
@@ -236,7 +247,7 @@ def _task(
         notes.append(f"{int(holes.sum()):,} of {len(table):,} rows have no {columns}: left out.")
         table = select(table, np.flatnonzero(~holes))
     others = tuple(dict.fromkeys((label, hold_out, *ignore)))
-    learned = learn(table, others, rule)
+    learned = learn(table, others, rule, (), categorical)
     notes += [str(note) for note in learned.notes]
     table = select(table, learned.rows)
     groups = np.array(table.read(hold_out).texts())
@@ -247,7 +258,8 @@ def _task(
     held_out, more = _held_out(groups, numbers.numpy(), hold_out, most)
     checked = known.checked_for(learned.schema)
     features = tuple(feature.name for feature in learned.schema.features)
-    return _Task(table, features, numbers.numpy(), groups, checked, held_out, rule, (*notes, *more))
+    kinds = tuple(feature.name for feature in learned.schema.features if feature.texts is not None)
+    return _Task(table, features, kinds, numbers.numpy(), groups, checked, held_out, rule, (*notes, *more))
 
 
 def _held_out(groups: np.ndarray, labels: np.ndarray, column: str, most: int) -> tuple[tuple[str, ...], list[str]]:
@@ -349,7 +361,7 @@ class _Asked(NamedTuple):
 
 def _asked(task: _Task, split: _Split, seed: int) -> _Asked:
     """What the rules learn from and are asked, with columns read as the training rows of this group have them."""
-    learned = learn(_features(task, split.training), (), task.missing)
+    learned = learn(_features(task, split.training), (), task.missing, (), task.categorical)
     read = learned.schema.read(_features(task, split.asked))
     usable = read.problems.usable
     num_familiar = int(usable[: len(split.familiar)].sum())
@@ -388,6 +400,7 @@ def _by_k_of_n(
             payoffs=task.payoffs,
             num_models=training.num_models,
             missing=str(task.missing),
+            categorical=task.categorical,
             seed=training.seed,
             progress=progress,
             **epochs,

@@ -51,6 +51,8 @@ class Evaluate:
     """Methods are judged where k-of-N departs on at most this share of familiar rows."""
     ignore: tuple[str, ...] = ()
     """Columns that are not part of the state, such as names and dates."""
+    categorical: tuple[str, ...] = ()
+    """Columns whose numbers only name kinds, as postcodes do."""
     missing: Literal["leave-out", "indicator"] = "leave-out"
     """What becomes of rows with an empty cell; indicator: they stay, with a further column that says that it was empty."""
     num_models: int = 100
@@ -82,6 +84,7 @@ class Evaluate:
                 levels=self.level or LEVELS,
                 at_most=self.at_most,
                 ignore=self.ignore,
+                categorical=self.categorical,
                 missing=self.missing,
                 num_models=self.num_models,
                 num_epochs=self.num_epochs,
