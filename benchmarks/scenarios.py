@@ -271,7 +271,8 @@ def main() -> None:
         learn_all(args.out, args.jobs, seeds, args.steps, args.processes)
     else:
         warnings.simplefilter("ignore")
-        print("\n".join(table(args.out)))
+        for line in table(args.out):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

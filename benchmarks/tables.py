@@ -90,7 +90,11 @@ def k_of_n(
     What `CautiousPolicy.decide` names as the action, the most likely one, or `drawn` its probabilities; for all levels in one
     call.
     """
-    rewards = belief.rewards(rows, bounded=False)
+    return k_of_n_of(belief.rewards(rows, bounded=False), levels, drawn=drawn)
+
+
+def k_of_n_of(rewards: Tensor, levels: Sequence[KofN] = LEVELS, *, drawn: bool = False) -> tuple[Tensor, Tensor]:
+    """The same from what the models say, [M, S, A]."""
     ordinary = ordinary_policy(rewards)
     policies, states = ordinary.repeat(len(levels), 1, 1), has_disagreement(rewards, ordinary).nonzero().flatten()
     if len(states):

@@ -1175,4 +1175,6 @@ COMMANDS = [
     Command("watch", "driving --belief nowhere", 2, "nowhere: holds no trained belief"),
     Command("bench", "--device abacus", 2, "cannot be used here"),
     Command("bench", "--quick", 2, "Unrecognized options: --quick"),
+    Command("bench", "suite --problems chess-v1", 2, "there is none such; there are images-v1"),
+    Command("bench", "suite --seeds 0", 2, "--seeds 0 is too small"),
 ]

@@ -184,6 +184,14 @@ class TestAsStableBaselines:
             values = agent.policy.predict_values(agent.policy.obs_to_tensor(shown)[0])
         assert float(values.std()) > 0
 
+    def test_continuous_actions_and_several_starts_serve(self):
+        env = ScenarioEnv(lambda m: gymnasium.make("Pendulum-v1", g=8 + 0.1 * m), 20)
+        settings = {**SMALL, "n_steps": 64, "batch_size": 64, "num_starts": 2}
+        agent = ScenarioPPO("MlpPolicy", env, 20, "20-of-20", **settings).learn(128)
+        assert len(agent.start_values) == 2
+        assert agent.predict(np.zeros(3))[0].shape == (1,)
+        assert agent.value(40, horizon=5, seed=1) == agent.value(40, horizon=5, seed=1)
+
     def test_dictionaries_serve(self):
         agent = agent_for("20-of-20", lambda: Arms(as_dict=True)).learn(640)
         assert agent.probabilities({"place": np.zeros((4, 2))}).shape == (4, 2)
