@@ -243,8 +243,8 @@ def _task(
     if holes.all():
         raise InvalidInputError(f"{table.origin}: no row has both a {label!r} and a {hold_out!r}.")
     if holes.any():
-        columns = repr(label) if label == hold_out else f"{label!r} or {hold_out!r}"
-        notes.append(f"{int(holes.sum()):,} of {len(table):,} rows have no {columns}: left out.")
+        named = repr(label) if label == hold_out else f"{label!r} or {hold_out!r}"
+        notes.append(f"{int(holes.sum()):,} of {len(table):,} rows have no {named}: left out.")
         table = select(table, np.flatnonzero(~holes))
     others = tuple(dict.fromkeys((label, hold_out, *ignore)))
     learned = learn(table, others, rule, (), categorical)
