@@ -87,7 +87,11 @@ def k_of_n(belief: RewardEnsemble, rows: np.ndarray) -> tuple[Tensor, Tensor]:
 
     What `CautiousPolicy.decide` names as the action, the most likely one; for all levels in one call.
     """
-    rewards = belief.rewards(rows, bounded=False)
+    return k_of_n_of(belief.rewards(rows, bounded=False))
+
+
+def k_of_n_of(rewards: Tensor) -> tuple[Tensor, Tensor]:
+    """The same from what the models say, [M, S, A]."""
     ordinary = ordinary_policy(rewards)
     policies, states = ordinary.repeat(len(LEVELS), 1, 1), has_disagreement(rewards, ordinary).nonzero().flatten()
     if len(states):

@@ -87,7 +87,7 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
-_MODULES = ("baselines",)
+_MODULES = ("baselines", "estimator")
 """Modules whose names are public as they are: `cautious.baselines.mean_minus_std`."""
 
 _EXTRAS = {name for name, module in _HOMES.items() if module.startswith("cautious.rl.")}
