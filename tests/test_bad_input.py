@@ -31,6 +31,7 @@ RESULTS = {
         "Decision",
         "Diagnosis",
         "DrivingWorld",
+        "Evaluation",
         "Explanation",
         "FamiliarDisagreement",
         "MemoryMixture",
@@ -155,7 +156,7 @@ def test_a_command(case: Command, here: Path, capsys: pytest.CaptureFixture[str]
 
 def test_every_public_name_and_verb_has_rows():
     assert {case.name for case in CALLS} == PUBLIC | {"load_images", "RiskMeasure"}
-    verbs = {"demo", "data", "train", "calibrate", "solve", "reproduce", "report", "watch", "bench"}
+    verbs = {"demo", "data", "train", "calibrate", "solve", "evaluate", "reproduce", "report", "watch", "bench"}
     assert {case.verb for case in COMMANDS} == verbs
 
 
