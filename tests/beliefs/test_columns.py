@@ -263,7 +263,7 @@ def test_a_log_without_a_whole_row_says_so(tmp_path):
     [
         ("1,go,1\n2,Go,1\n", "column 'done' has 'Go', 'go', which differ only in capitals"),
         ("yes,5,1\nYes,5,1\n", "column 'x' has 'Yes', 'yes', which differ only in capitals"),
-        ("2026-11-15,5,1\n2026-11-14,5,1\n", "line 2: column 'x' is '2026-11-15', which looks like a date"),
+        ("2026-11-15,5,1\n14.11.26,5,1\n", "line 2: column 'x' is '2026-11-15', which looks like a date"),
         ("15.11.26,5,1\nx,5,1\n", "looks like a date"),
         ('"3,5",5,1\n4,5,1\n', "line 2: column 'x' is '3,5', where a number was expected"),
         ("".join(f"t{n},5,1\n" for n in range(101)) * 2, "101 different texts"),

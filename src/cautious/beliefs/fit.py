@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -31,7 +31,7 @@ from cautious.seeding import make_rng
 from cautious.tables.arrays import SIDE, picture_shape
 from cautious.tables.learn import TrainingData, as_training_data
 from cautious.tables.payoffs import LABELS_KEPT_AS, described_labels, kept_labels
-from cautious.tables.schema import KEPT_AS
+from cautious.tables.schema import KEPT_AS, RANGES_KEPT_AS, ROWS_KEPT_AS
 from cautious.types import ArrayLike
 from cautious.validation import as_float_tensor, as_folder, as_number, check_shape, resolve_device
 
@@ -192,6 +192,7 @@ def fit_ensemble(
     validation_fraction: float = 0.1,
     prior: float | None = None,
     missing: str = "leave-out",
+    categorical: Sequence[str] = (),
     executor: EnsembleExecutor | None = None,
 ) -> RewardEnsemble:
     """A belief about what each action pays: M reward models, trained on familiar data.
@@ -249,6 +250,8 @@ def fit_ensemble(
             other arrays, whose distances say little. The belief keeps up to 5,000 familiar states to measure distances with.
         missing: What becomes of a table's rows with an empty cell. "leave-out" leaves them out. "indicator" keeps them: the
             cell gets the column's mean, and a further column says that it was empty; new states may then be empty there, too.
+        categorical: Columns of a table whose numbers only name kinds, as postcodes do. Each number becomes a feature of 0 and
+            1, and one that training did not have is novel. Columns of pandas' type "category" are taken so anyway.
         executor: Where to train, with the same bits: what `open_executor` yields, for example for a Ray cluster. By default in
             this process. `device` is then a device of the workers.
 
@@ -272,7 +275,7 @@ def fit_ensemble(
     """
     if executor is not None and not callable(getattr(executor, "train", None)):
         raise InvalidInputError(f"executor={executor!r} must be what open_executor yields, or None.")
-    data = as_training_data(inputs, rewards, missing, labels, payoffs)
+    data = as_training_data(inputs, rewards, missing, labels, payoffs, categorical)
     inputs, table = data.inputs, checked_rewards(data.rewards)
     learner = learner_for(network, inputs)
     states, kept_of_states = learner.as_inputs(inputs)
@@ -314,7 +317,9 @@ def fit_ensemble(
     # A model's reward is its network's prediction plus its fixed random prior. The prior is added after training: networks are
     # trained on the rewards themselves, and the prior is nothing near familiar states.
     priors = None
-    kept = asdict(settings) | {"prior": width} | data.names | kept_of_states
+    kept = asdict(settings) | {"prior": width, ROWS_KEPT_AS: len(states)} | data.names | kept_of_states
+    if states.dim() == 2 and KEPT_AS not in kept:
+        kept[RANGES_KEPT_AS] = torch.stack([states.amin(dim=0), states.amax(dim=0)], dim=1).tolist()
     if data.labels is not None and data.payoffs is not None:
         kept |= {LABELS_KEPT_AS: described_labels(data.payoffs.labels, data.labels[familiar])}
     if width:

@@ -66,6 +66,8 @@ class Train:
     """For a table, instead of these two: one reward column per action, empty where the action was not tried."""
     ignore: tuple[str, ...] = ()
     """For a table: columns that are not part of the state, such as names and dates."""
+    categorical: tuple[str, ...] = ()
+    """For a table: columns whose numbers only name kinds, such as postcodes; texts are kinds anyway."""
     missing: Literal["leave-out", "indicator"] = "leave-out"
     """For a table: what becomes of rows with an empty cell. indicator: they stay, with the column's mean in the cell and a
     further column that says that it was empty; new rows may then be empty there, too."""
@@ -149,6 +151,7 @@ class Train:
                 label=self.label,
                 payoffs=self.payoffs,
                 ignore=self.ignore,
+                categorical=self.categorical,
                 missing=self.missing,
             )
         if data.schema is not None:
@@ -183,12 +186,15 @@ class Train:
 
 def columns_table(data: TrainingData) -> Table:
     """How each column of a table was read, and how often each label occurs or each action was tried."""
+    from cautious.tables.kinds import Kind, shown
+
     columns = data.schema
     assert columns is not None
     rows = []
     for feature in columns.features:
         if feature.texts is None:
-            what = f"number, {feature.low:g} to {feature.high:g}"
+            kind = Kind(feature.kind)
+            what = f"{kind or 'number'}, {shown(feature.low, kind)} to {shown(feature.high, kind)}"
         else:
             more = ", ..." if len(feature.texts) > 4 else ""
             what = f"{plural(len(feature.texts), 'text')}: {', '.join(feature.texts[:4])}{more}"

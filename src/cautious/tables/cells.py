@@ -35,6 +35,8 @@ class Column(NamedTuple):
     """The finite numbers that they are, float64 [S]; NaN for all others."""
     missing: np.ndarray
     """Whether nothing is known there, [S]."""
+    kind: str = ""
+    """What a frame's type says the cells are (`kinds.Kind`); nothing where it does not say."""
 
     def text(self, row: int) -> str:
         """A cell as a file would have it."""
@@ -145,13 +147,16 @@ def place(table: Table, row: int) -> str:
     return f"{table.origin}, {table.unit} {table.label(row)}"
 
 
-def bad_numbers(column: Column, name: str, within: tuple[float, float] | None = None) -> list[BadCell]:
+def bad_numbers(
+    column: Column, name: str, within: tuple[float, float] | None = None, wanted: str = "number"
+) -> list[BadCell]:
     """The cells of a column of numbers that are none, or too large.
 
     Args:
         column: The cells.
         name: The column's.
         within: The smallest and the largest number of the training, once they are known.
+        wanted: What the cells are in training.
     """
     found = []
     for row in map(int, np.flatnonzero(np.isnan(column.numbers))):
@@ -159,7 +164,7 @@ def bad_numbers(column: Column, name: str, within: tuple[float, float] | None = 
             found.append(BadCell(row, name, EMPTY))
             continue
         text = column.text(row)
-        found.append(BadCell(row, name, NOT_FINITE if _overflows(text) else NO_NUMBER, repr(text)))
+        found.append(BadCell(row, name, NOT_FINITE if _overflows(text) else f"is not a {wanted}", repr(text)))
     too_large = np.abs(column.numbers) > LARGEST_CELL
     found += [BadCell(row, name, TOO_LARGE, column.text(row)) for row in map(int, np.flatnonzero(too_large))]
     if within is None or within[0] == within[1]:

@@ -1,4 +1,4 @@
-"""Tables in memory: data frames (pandas, polars, pyarrow) and dictionaries of columns, read by their columns' names.
+"""Tables in memory: data frames (pandas, polars, pyarrow), dictionaries of columns, lists of rows, read by columns' names.
 
 No package of frames is imported to read one. A frame is what offers the dataframe interchange protocol (`__dataframe__`), or
 the protocol of Arrow that follows it (`__arrow_c_stream__`), and has columns, which are reached as ``frame[name]``.
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from cautious.errors import InvalidInputError, MissingPackageError
 from cautious.tables.cells import NOT_TRIED, Column, as_cell_number, check_column
+from cautious.tables.kinds import Kind, as_days
 
 INSTALL = "pip install 'cautious[tables]'"
 NO_VALUES = ("NAType", "NaTType", "Null")
@@ -85,13 +86,20 @@ def is_row(value: Any) -> bool:
     return bool(labels) and has_names and labels != list(range(len(labels)))
 
 
+def is_rows(value: Any) -> bool:
+    """Whether a value is a list of rows, each a dictionary, as a service reads them from JSON."""
+    return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(row, Mapping) for row in value)
+
+
 def is_named(value: Any) -> bool:
     """Whether a value has columns with names."""
-    return is_frame(value) or isinstance(value, Mapping) or is_row(value)
+    return is_frame(value) or isinstance(value, Mapping) or is_row(value) or is_rows(value)
 
 
 def as_table(value: Any, name: str) -> FrameTable:
-    """A frame, a dictionary of columns (or of one row's cells) or a row of a frame as a table.
+    """A frame, a dictionary of columns (or of one row's cells), a list of rows or a row of a frame as a table.
+
+    A cell is empty where a row of a list does not name its column.
 
     Args:
         value: What `is_named` accepts.
@@ -99,6 +107,9 @@ def as_table(value: Any, name: str) -> FrameTable:
     """
     if is_row(value):
         value = value.to_dict()
+    if is_rows(value):
+        names = dict.fromkeys(name for row in value for name in row)
+        value = {name: _as_objects([row.get(name) for row in value]) for name in names}
     columns = dict(value.items()) if isinstance(value, Mapping) else _columns_of(value, name)
     indices = [cells.index for cells in columns.values() if hasattr(cells, "iloc")]
     if not all(index.equals(indices[0]) for index in indices):
@@ -164,12 +175,36 @@ def _as_column(cells: Any, name: str) -> Column:
     array = array[None] if array.ndim == 0 else array
     if array.ndim != 1:
         raise InvalidInputError(f"{name}: expected one value per row, got an array of shape {list(array.shape)}.")
+    if array.dtype.kind == "M":
+        return _times(array, zoned=_has_zone(cells))
+    kind = Kind.TEXT if _is_categorical(cells) else Kind.BOOLEAN if array.dtype.kind == "b" else Kind.NUMBER
     if array.dtype.kind == "m":  # differences of times, in seconds
-        array = array / np.timedelta64(1, "s")
+        array, kind = array / np.timedelta64(1, "s"), Kind.DURATION
     if array.dtype.kind in "fiub":
         values = array.astype(np.float64)
-        return Column(array, np.where(np.isfinite(values), values, np.nan), np.isnan(values))
-    return _object_column(array.tolist() if array.dtype.kind in "OUS" else array.astype(str).tolist(), name)
+        return Column(array, np.where(np.isfinite(values), values, np.nan), np.isnan(values), kind)
+    column = _object_column(array.tolist() if array.dtype.kind in "OUS" else array.astype(str).tolist(), name)
+    return column._replace(kind=kind) if kind else column
+
+
+def _is_categorical(cells: Any) -> bool:
+    """Whether a column of a frame says that its values are categories: pandas', polars' or Arrow's type for them."""
+    kind = str(getattr(cells, "dtype", getattr(cells, "type", ""))).lower()
+    return kind.startswith(("category", "categorical", "enum", "dictionary"))
+
+
+def _has_zone(cells: Any) -> bool:
+    """Whether a column of times says its time zone."""
+    kind = getattr(cells, "dtype", getattr(cells, "type", None))
+    return any(getattr(kind, part, None) is not None for part in ("tz", "time_zone"))
+
+
+def _times(array: np.ndarray, *, zoned: bool) -> Column:
+    """Times of numpy's type, which are in UTC where they have a zone."""
+    days = (array - np.datetime64(0, "s")) / np.timedelta64(1, "D")
+    missing = np.isnat(array)
+    texts = np.datetime_as_string(array, unit="auto")
+    return Column(texts.tolist(), np.where(missing, np.nan, days), missing, Kind.ZONED_TIME if zoned else Kind.TIME)
 
 
 def _as_objects(cells: Any) -> np.ndarray:
@@ -182,7 +217,10 @@ def _as_objects(cells: Any) -> np.ndarray:
 def _object_column(cells: list[Any], name: str) -> Column:
     """Texts, truth values, numbers of any kind and nothing, one below the other."""
     values, missing = np.full(len(cells), np.nan), np.zeros(len(cells), dtype=bool)
+    kinds: set[Kind] = set()
     for row, cell in enumerate(cells):
+        if type(cell) is not str:  # nothing is found out about texts here
+            kinds |= _kind_of_cell(cell)
         if isinstance(cell, str):
             missing[row] = cell.strip().lower() in NOT_TRIED
             number = as_cell_number(cell.strip())
@@ -191,10 +229,25 @@ def _object_column(cells: list[Any], name: str) -> Column:
             missing[row] = True
         elif isinstance(cell, datetime.timedelta):
             values[row] = cell.total_seconds()
+        elif isinstance(cell, datetime.date):  # a time is a date, too
+            values[row] = as_days(cell)[0]
         elif isinstance(cell, (numbers.Real, np.bool_)) or type(cell).__name__ == "Decimal":
             number = float(cell)
             missing[row] = np.isnan(number)
             values[row] = number if np.isfinite(number) else np.nan
         elif isinstance(cell, (Mapping, list, tuple, set, np.ndarray)):
             raise InvalidInputError(f"{name}: row {row} is a {type(cell).__name__}; expected a number or a text.")
-    return Column(cells, values, missing)
+    has_texts = any(isinstance(cell, str) for cell, empty in zip(cells, missing, strict=True) if not empty)
+    return Column(cells, values, missing, kinds.pop() if len(kinds) == 1 and not has_texts else Kind.NUMBER)
+
+
+def _kind_of_cell(cell: Any) -> set[Kind]:
+    """What a cell is that is no text; nothing for an empty one."""
+    if cell is None or type(cell).__name__ in NO_VALUES or (isinstance(cell, float) and np.isnan(cell)):
+        return set()
+    if isinstance(cell, (bool, np.bool_)):
+        return {Kind.BOOLEAN}
+    if isinstance(cell, datetime.timedelta):
+        return {Kind.DURATION}
+    zoned = as_days(cell)[1] if isinstance(cell, datetime.date) else None
+    return {Kind.NUMBER if zoned is None else Kind.ZONED_TIME if zoned else Kind.TIME}

@@ -22,11 +22,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.errors import Advice, Argument, BadFileError, InvalidInputError, WordedWarning, worded
+from cautious.errors import Advice, Argument, BadFileError, InvalidInputError, WordedWarning
 from cautious.tables.arrays import load_dataset
 from cautious.tables.cells import EMPTY, BadCell, Column, Problems, Table, bad_numbers, check_column, in_order, place
 from cautious.tables.files import are_tables, read_tables
 from cautious.tables.frames import FrameTable, as_table, index_of, is_named
+from cautious.tables.kinds import Kind, as_kind, kind_of
+from cautious.tables.notes import Note, about_empty, about_features, about_names, about_rewards, names_rows
 from cautious.tables.payoffs import PAYOFFS_KEPT_AS, Payoffs, about_unused, label_numbers, payoffs_for
 from cautious.tables.schema import (
     ACTIONS_KEPT_AS,
@@ -36,19 +38,15 @@ from cautious.tables.schema import (
     Feature,
     OutcomeColumns,
     TableSchema,
+    code_text,
     refuse_spellings,
 )
 from cautious.validation import as_float_tensor, as_path, check_shape, parse_choice
 
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}")
-ID_NAME = re.compile(r"(^|[^a-z])(id|nr|no|uuid|key)$", re.IGNORECASE)
-FEWEST_NAMES = 10
-"""So many different texts, in fewer than twice as many rows, are names of the rows and not features."""
 FEW_ROWS = 20
 """From fewer rows than this, models learn little, and none can be held out to tell."""
-FAR_OFF = 1e4
-"""A number so many deviations of all others away from their middle is a typing error, or rules the training."""
 
 
 class Missing(StrEnum):
@@ -62,19 +60,6 @@ class Missing(StrEnum):
 
 class TableWarning(WordedWarning):
     """Something about a table that its owner should know: rows or columns left out, identifiers, a value far off."""
-
-
-class Note(NamedTuple):
-    """Something about a table that its owner should know; as a text for Python, or for the command line (`errors.worded`)."""
-
-    parts: tuple[Any, ...]
-    """Texts and arguments, one after another."""
-    problems: Problems | None = None
-    """The cells that it is about; they are shown before the text."""
-
-    def __str__(self) -> str:
-        """For Python."""
-        return f"{'' if self.problems is None else self.problems}{worded(self.parts)}"
 
 
 @dataclass(frozen=True)
@@ -124,6 +109,7 @@ def read_log(
     label: str | None = None,
     payoffs: Any = None,
     ignore: Sequence[str] = (),
+    categorical: Sequence[str] = (),
     missing: str = "leave-out",
 ) -> TrainingData:
     """What a log says about past decisions: the states, and what each action paid in them, for `fit_ensemble`.
@@ -137,6 +123,7 @@ def read_log(
         label: Instead of these: the column that says what a row turned out to be, with `payoffs`.
         payoffs: What each action pays for each label, as `fit_ensemble` takes it.
         ignore: Columns that are no part of a state, such as names and dates. All others are.
+        categorical: Columns whose numbers only name kinds, as postcodes do: each number then is a text.
         missing: What becomes of rows with an empty cell: "leave-out", or "indicator": they stay, with the column's mean in
             the cell and one more column that says that it was empty.
 
@@ -153,15 +140,15 @@ def read_log(
     >>> found.schema.actions, found.inputs.shape, found.rewards[0].tolist()
     (('go', 'wait'), torch.Size([40, 1]), [1.0, nan])
     """
-    rule = parse_choice(Missing, missing, "missing")
+    rule, ignore, codes = parse_choice(Missing, missing, "missing"), tuple(ignore), as_names(categorical)
     if is_named(data):
         table: Table = as_table(data, "data")
     else:
         several = list(data) if isinstance(data, (list, tuple)) else [data]
         paths = [as_path(path, "data") for path in several]
         if not (paths and are_tables(paths)):
-            if action is not None or reward is not None or rewards or ignore or label is not None:
-                options = [Argument(name) for name in ("action", "reward", "rewards", "label", "ignore")]
+            if action is not None or reward is not None or rewards or ignore or codes or label is not None:
+                options = [Argument(name) for name in ("action", "reward", "rewards", "label", "ignore", "categorical")]
                 listed = [part for option in options for part in (option, ", ")][:-1]
                 raise InvalidInputError(
                     *listed, " are columns of a table (.csv, .parquet); arrays have none. Leave them out."
@@ -170,11 +157,11 @@ def read_log(
         table = read_tables(paths)
     outcome = OutcomeColumns(action, reward, tuple(rewards), label)
     if label is not None:
-        found = _learn_labelled(table, outcome, payoffs, tuple(ignore), rule)
+        found = _learn_labelled(table, outcome, payoffs, ignore, rule, codes)
     elif payoffs is not None:
         raise InvalidInputError(Argument("payoffs"), " go with a column of labels (", Argument("label"), ").")
     else:
-        learned, paid = learn_log(table, outcome, tuple(ignore), rule)
+        learned, paid = learn_log(table, outcome, ignore, rule, codes)
         names = {KEPT_AS: learned.schema.described(), OUTCOME_KEPT_AS: outcome.described()}
         found = TrainingData(learned.states, paid, names, learned.schema, learned.notes)
     _warn(found, 3)
@@ -182,12 +169,17 @@ def read_log(
 
 
 def _learn_labelled(
-    table: Table, outcome: OutcomeColumns, payoffs: Any, ignore: Sequence[str], missing: Missing
+    table: Table,
+    outcome: OutcomeColumns,
+    payoffs: Any,
+    ignore: Sequence[str],
+    missing: Missing,
+    categorical: Sequence[str],
 ) -> TrainingData:
     """The training data of a log with a column of labels."""
     for name in (*outcome.columns, *ignore):
         check_column(table, name)
-    learned = learn(table, (*outcome.columns, *ignore), missing, outcome.bad_cells(table))
+    learned = learn(table, (*outcome.columns, *ignore), missing, outcome.bad_cells(table), categorical)
     cells = select(table, learned.rows).read(str(outcome.label)).texts()
     kept = {OUTCOME_KEPT_AS: outcome.described()}
     return labelled(learned.states, cells, payoffs, learned.schema, learned.notes, kept, select(table, learned.rows))
@@ -228,7 +220,14 @@ def labelled(
     return TrainingData(states, paid, kept, schema, (*notes, *more), numbers, found)
 
 
-def as_training_data(inputs: Any, rewards: Any, missing: str, labels: Any = None, payoffs: Any = None) -> TrainingData:
+def as_training_data(
+    inputs: Any,
+    rewards: Any,
+    missing: str,
+    labels: Any = None,
+    payoffs: Any = None,
+    categorical: Sequence[str] = (),
+) -> TrainingData:
     """What `fit_ensemble` is given as arrays with names: frames and dictionaries of columns; arrays as they are.
 
     Args:
@@ -237,20 +236,30 @@ def as_training_data(inputs: Any, rewards: Any, missing: str, labels: Any = None
         missing: What becomes of rows with an empty cell (`Missing`).
         labels: Instead of rewards: what each row turned out to be, [S].
         payoffs: With labels: what each action pays for each of them.
+        categorical: Columns whose numbers only name kinds.
     """
-    rule = parse_choice(Missing, missing, "missing")
+    rule, codes = parse_choice(Missing, missing, "missing"), as_names(categorical)
     if isinstance(inputs, TrainingData):
-        if rewards is not None or labels is not None or payoffs is not None:
-            raise InvalidInputError(
-                "rewards, labels and payoffs: what read_log has returned holds them; leave them out."
-            )
+        for name, given in (
+            ("rewards", rewards),
+            ("labels", labels),
+            ("payoffs", payoffs),
+            ("categorical", codes or None),
+        ):
+            if given is not None:
+                raise InvalidInputError(f"{name}: what read_log has returned holds them; leave them out.")
         return inputs
+    if codes and not is_named(inputs):
+        raise InvalidInputError(
+            Argument("categorical"),
+            ": an array has no named columns; pass a frame or a dictionary of columns as inputs.",
+        )
     if labels is not None:
         if rewards is not None:
             raise InvalidInputError(
                 "rewards and labels: pass one of them; with labels, payoffs say what each action pays for each label."
             )
-        return _from_labels(inputs, labels, payoffs, rule)
+        return _from_labels(inputs, labels, payoffs, rule, codes)
     if payoffs is not None:
         raise InvalidInputError("payoffs: they go with labels=..., which says what each row turned out to be.")
     if rewards is None:
@@ -265,7 +274,7 @@ def as_training_data(inputs: Any, rewards: Any, missing: str, labels: Any = None
     table, known = as_table(inputs, "inputs"), as_float_tensor(paid, "rewards")
     if known.dim() == 2:  # `fit_ensemble` says what is wrong with another shape
         check_shape(known, "S A", "rewards", S=len(table))
-    learned = learn(table, (), rule)
+    learned = learn(table, (), rule, (), codes)
     used = known[torch.from_numpy(learned.rows)] if known.dim() == 2 else known
     notes = [*learned.notes, *(about_rewards(actions, used, select(table, learned.rows)) if used.dim() == 2 else ())]
     schema = TableSchema(learned.schema.features, actions, learned.schema.others)
@@ -274,17 +283,19 @@ def as_training_data(inputs: Any, rewards: Any, missing: str, labels: Any = None
     return found
 
 
-def _from_labels(inputs: Any, labels: Any, payoffs: Any, missing: Missing) -> TrainingData:
+def _from_labels(inputs: Any, labels: Any, payoffs: Any, missing: Missing, categorical: Sequence[str]) -> TrainingData:
     """The training data of states and labels, given as arrays, frames or dictionaries of columns."""
     labels = same_rows(inputs, labels, "labels")
     if not is_named(inputs):
         states = inputs if hasattr(inputs, "shape") else as_float_tensor(inputs, "inputs")
         if not getattr(states, "ndim", 0):
             raise InvalidInputError("inputs: expected one row per state, [S, ...], got a single number.")
-        return labelled(states, labels, payoffs)
+        found = labelled(states, labels, payoffs)
+        _warn(found, 6)
+        return found
     table = as_table(inputs, "inputs")
     numbers, names = label_numbers(labels, len(table))
-    learned = learn(table, (), missing)
+    learned = learn(table, (), missing, (), categorical)
     kept = [names[number] for number in numbers[torch.from_numpy(learned.rows)].tolist()]
     used = select(table, learned.rows)
     found = labelled(learned.states, kept, payoffs, learned.schema, learned.notes, None, used)
@@ -344,7 +355,18 @@ def _labelled_again(belief: Any, states: Tensor, labels: Sequence[str], schema: 
     return data
 
 
-def learn(table: Table, others: Sequence[str], missing: Missing, bad: Sequence[BadCell] = ()) -> Learned:
+def as_names(columns: Any, name: str = "categorical") -> tuple[str, ...]:
+    """Names of columns, checked to be several texts and not one."""
+    if isinstance(columns, (str, bytes)) or not hasattr(columns, "__iter__"):
+        raise InvalidInputError(
+            Argument(name, columns), " must be a list of columns; write it as [...] for a single one."
+        )
+    return tuple(str(column) for column in columns)
+
+
+def learn(
+    table: Table, others: Sequence[str], missing: Missing, bad: Sequence[BadCell] = (), categorical: Sequence[str] = ()
+) -> Learned:
     """Find out what the columns of a table are, and which rows can be used.
 
     Args:
@@ -352,74 +374,53 @@ def learn(table: Table, others: Sequence[str], missing: Missing, bad: Sequence[B
         others: Columns that are no part of a state: outcomes, and what is to be ignored.
         missing: What to do with rows that have an empty cell.
         bad: Cells of the outcome that cannot be used: their rows are left out.
+        categorical: Columns whose numbers only name kinds.
     """
-    for name in others:
+    for name in (*others, *categorical):
         check_column(table, name)
-    names = [name for name in table.header if name not in others]
-    notes: list[Note] = []
-    kinds: dict[str, bool] = {}
-    for name in names:
-        column = table.read(name)
-        if column.missing.all():
-            notes.append(Note((f"column {name!r} is empty in every row: left out.",)))
-        elif (is_text := _is_text(table, name, column)) and _names_rows(column):
-            count = len(set(column.texts()))
-            says = (
-                f"column {name!r} has {count} different texts in {len(table)} rows: a name or a note of each row, and no "
-                "feature; left out. Leave it out yourself ("
-            )
-            notes.append(Note((says, _ignoring(name), "), or write what matters in it as a number or a few texts.")))
-        else:
-            kinds[name] = is_text
+    outside = next((name for name in categorical if name in others), None)
+    if outside is not None:
+        raise InvalidInputError(
+            Argument("categorical"), f": column {outside!r} is no part of a state; leave it out there."
+        )
+    columns = {name: table.read(name) for name in table.header if name not in others}
+    empty = [name for name, column in columns.items() if column.missing.all()]
+    kinds = {name: _kind(table, name, columns[name], categorical) for name in columns if name not in empty}
+    free = [name for name, kind in kinds.items() if kind is Kind.TEXT and name not in categorical]
+    naming = [name for name in free if not columns[name].kind and names_rows(columns[name])]
+    kinds = {name: kind for name, kind in kinds.items() if name not in naming}
+    notes = [*about_empty(empty), *about_names(table, naming)]
     if not kinds:
         raise InvalidInputError(
             " ".join([f"{table.origin}: no column is left that says what a state is.", *map(str, notes)])
         )
-    holes = [cell for name, is_text in kinds.items() for cell in _bad_cells(table.read(name), name, is_text)]
+    holes = [cell for name, kind in kinds.items() for cell in _bad_cells(columns[name], name, kind)]
     kept_holes = [cell for cell in holes if missing is Missing.INDICATOR and cell.what == EMPTY]
     left_out = sorted({*bad, *holes} - set(kept_holes))
     rows = np.setdiff1d(np.arange(len(table)), [cell.row for cell in left_out])
     notes += _what_was_left_out(table, left_out, kept_holes, len(rows), kinds)
     used = select(table, rows)
     with_holes = {cell.column for cell in kept_holes}
-    features = tuple(_feature(used, name, is_text, name in with_holes) for name, is_text in kinds.items())
+    features = tuple(_feature(used, name, kind, name in with_holes) for name, kind in kinds.items())
     schema = TableSchema(features, (), tuple(name for name in table.header if name not in kinds))
-    notes += [note for feature in features for note in _about(used, feature)]
+    notes += about_features(used, features)
     if len(rows) < FEW_ROWS:
         few = f"{len(rows)} {'row is' if len(rows) == 1 else 'rows are'} little to learn from"
         notes.append(Note((f"{few}: use at least {FEW_ROWS}, better some hundreds, and look at the diagnosis.",)))
     return Learned(schema, schema.states(used), rows, tuple(notes))
 
 
-def learn_log(table: Table, outcome: OutcomeColumns, ignore: Sequence[str], missing: Missing) -> tuple[Learned, Tensor]:
+def learn_log(
+    table: Table, outcome: OutcomeColumns, ignore: Sequence[str], missing: Missing, categorical: Sequence[str] = ()
+) -> tuple[Learned, Tensor]:
     """What a log with its outcomes holds, and what each action paid in the rows that are used, [S, A]."""
     for name in (*outcome.columns, *ignore):
         check_column(table, name)
-    learned = learn(table, (*outcome.columns, *ignore), missing, outcome.bad_cells(table))
+    learned = learn(table, (*outcome.columns, *ignore), missing, outcome.bad_cells(table), categorical)
     used = select(table, learned.rows)
     actions, rewards = outcome.of(used)
     notes = (*learned.notes, *about_rewards(actions, rewards, used))
     return learned._replace(schema=replace(learned.schema, actions=actions), notes=notes), rewards
-
-
-def about_rewards(actions: Sequence[str], rewards: Tensor, table: Table) -> list[Note]:
-    """What the owner of a log should know about its rewards, [S, A]: one action only, or a reward that rules all others."""
-    notes = []
-    if rewards.shape[1] == 1:
-        only = f"{actions[0]!r} is the only action" if actions else "there is only one action"
-        notes.append(Note((f"{only}: there is nothing to decide. Give rows, or a column, of another action too.",)))
-    known = (~rewards.isnan()).nonzero()
-    far = _far_off(rewards[~rewards.isnan()].numpy())
-    if far is not None:
-        row, action = known[far].tolist()
-        name = actions[action] if actions else f"number {action}"
-        says = (
-            f"{place(table, row)}: the reward of {name} is {float(rewards[row, action]):g}, more than {FAR_OFF:g} times as far "
-            "from the others as they are from each other: models will learn little else. Correct it, or leave the row out; if "
-            "it is right, learn from its logarithm."
-        )
-        notes.append(Note((says,)))
-    return notes
 
 
 def select(table: Table, rows: np.ndarray) -> FrameTable:
@@ -428,7 +429,7 @@ def select(table: Table, rows: np.ndarray) -> FrameTable:
     for name in table.header:
         column = table.read(name)
         cells = column.cells[rows] if isinstance(column.cells, np.ndarray) else [column.cells[row] for row in rows]
-        columns[name] = Column(cells, column.numbers[rows], column.missing[rows])
+        columns[name] = Column(cells, column.numbers[rows], column.missing[rows], column.kind)
     return FrameTable(table.origin, columns, len(rows), [table.label(int(row)) for row in rows], table.unit)
 
 
@@ -450,21 +451,23 @@ def _is_text(table: Table, name: str, column: Column) -> bool:
         raise BadFileError(
             f"{place(table, first)}: column {name!r} is {text!r}, which looks like a date: ignore the column (",
             Argument("ignore"),
-            "), or write it as a number (days since something).",
+            "), write all its cells as 2026-11-19 or 2026-11-19T08:30, or write it as a number (days since something).",
         )
     return True
 
 
-def _names_rows(column: Column) -> bool:
-    known = [text for text, empty in zip(column.texts(), column.missing, strict=True) if not empty]
-    count = len(set(known))
-    return count >= FEWEST_NAMES and 2 * count > len(known)
+def _kind(table: Table, name: str, column: Column, categorical: Sequence[str]) -> Kind:
+    """What the cells of a column are."""
+    found = Kind.TEXT if name in categorical else kind_of(column)
+    if found is None:
+        return Kind.TEXT if _is_text(table, name, column) else Kind.NUMBER
+    return found
 
 
-def _bad_cells(column: Column, name: str, is_text: bool) -> list[BadCell]:
-    if is_text:
+def _bad_cells(column: Column, name: str, kind: Kind) -> list[BadCell]:
+    if kind is Kind.TEXT:
         return [BadCell(int(row), name, EMPTY) for row in np.flatnonzero(column.missing)]
-    return bad_numbers(column, name)
+    return bad_numbers(as_kind(column, kind), name, None, kind.words)
 
 
 def _what_was_left_out(
@@ -486,16 +489,20 @@ def _what_was_left_out(
     return notes
 
 
-def _feature(table: Table, name: str, is_text: bool, with_holes: bool) -> Feature:
-    column = table.read(name)
-    if not is_text:
+def _feature(table: Table, name: str, kind: Kind, with_holes: bool) -> Feature:
+    column = as_kind(table.read(name), kind)
+    if kind is not Kind.TEXT:
         known = column.numbers[~column.missing]
         if not len(known):
             raise BadFileError(
                 f"{table.origin}: column {name!r} is empty in every row that can be used; ignore the column."
             )
-        return Feature(name, None, float(known.min()), float(known.max()), float(known.mean()) if with_holes else None)
-    found = in_order([text for text, empty in zip(column.texts(), column.missing, strict=True) if not empty])
+        fill = float(known.mean()) if with_holes else None
+        return Feature(name, None, float(known.min()), float(known.max()), fill, kind)
+    texts = [text for text, empty in zip(column.texts(), column.missing, strict=True) if not empty]
+    if not np.isnan(column.numbers[~column.missing]).any():  # numbers that only name kinds
+        texts = [code_text(text) for text in texts]
+    found = in_order(texts)
     refuse_spellings(table, name, found)
     if len(found) > MOST_CATEGORIES:
         raise BadFileError(
@@ -503,69 +510,6 @@ def _feature(table: Table, name: str, is_text: bool, with_holes: bool) -> Featur
             "write it as numbers."
         )
     return Feature(name, found, fill=0.0 if with_holes else None)
-
-
-def _about(table: Table, feature: Feature) -> list[Note]:
-    """What the owner of a table should know about a column."""
-    column, name = table.read(feature.name), feature.name
-    if len(table) == 1:
-        return []  # everything is constant there
-    if feature.texts is not None:
-        if len(feature.texts) == 1 and feature.fill is None:
-            return [_constant(name, repr(feature.texts[0]))]
-        return []
-    if feature.low == feature.high:
-        return [_constant(name, f"{feature.low:g}")] if feature.fill is None else []
-    if _counts_rows(column.numbers, name):
-        says = (
-            f"column {name!r} has another whole number in each of {len(table)} rows, from {feature.low:.15g} to "
-            f"{feature.high:.15g}: if it is an identifier or a row number, leave it out ("
-        )
-        return [Note((says, _ignoring(name), "): new rows have others, and would look unusual for that alone."))]
-    far = _far_off(column.numbers)
-    if far is None:
-        return []
-    says = (
-        f"{place(table, far)}: column {name!r} is {column.text(far)}, more than {FAR_OFF:g} times as far from the others as "
-        "they are from each other: correct it, or empty the cell if it stands for something unknown."
-    )
-    return [Note((says,))]
-
-
-def _constant(name: str, value: str) -> Note:
-    says = (
-        f"column {name!r} is {value} in every row: nothing can be learned from it, and a row with anything else will look "
-        "unusual. Leave it out if that is not what you want ("
-    )
-    return Note((says, _ignoring(name), ")."))
-
-
-def _ignoring(name: str) -> Advice:
-    return Advice("ignore", [name])
-
-
-def _counts_rows(values: np.ndarray, name: str) -> bool:
-    """Whether numbers look like identifiers: whole, all different; and consecutive, rising, or in a column named like one."""
-    if np.isnan(values).any() or len(values) < FEWEST_NAMES or not (values == np.floor(values)).all():
-        return False
-    if len(np.unique(values)) < len(values):
-        return False
-    consecutive = values.max() - values.min() == len(values) - 1
-    return bool(consecutive or (np.diff(values) > 0).all() or ID_NAME.search(name) is not None)
-
-
-def _far_off(values: np.ndarray) -> int | None:
-    """The place of the number that is farthest from the others, if it is so far off that it would rule what is learned.
-
-    The number may occur several times, as a number that stands for "unknown" does: its copies do not count as others.
-    """
-    known = values[~np.isnan(values)]
-    if len(known) < 3:
-        return None
-    distance = np.abs(values - np.median(known))
-    far = int(np.nanargmax(distance))
-    rest = known[known != values[far]]
-    return far if len(rest) > 1 and distance[far] > FAR_OFF * float(rest.std()) > 0 else None
 
 
 def reward_columns(rewards: Any, order: Sequence[str] | None = None) -> tuple[tuple[str, ...], Tensor]:

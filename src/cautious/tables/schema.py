@@ -23,9 +23,12 @@ from cautious.tables.cells import (
     bad_numbers,
     in_order,
 )
+from cautious.tables.kinds import Kind, as_kind, shown
 
 KEPT_AS, OUTCOME_KEPT_AS, ACTIONS_KEPT_AS = "columns", "outcome", "actions"
 """Under which names a belief's settings hold what the columns of its table are; and actions, where states have no columns."""
+ROWS_KEPT_AS, RANGES_KEPT_AS = "num_rows", "ranges"
+"""The same for the number of familiar states; and, of vectors without columns, for the range of each number."""
 MOST_CATEGORIES = 100
 """A column with more different texts than this is a name or a note, and no feature."""
 
@@ -142,6 +145,8 @@ class Feature:
     """The smallest and the largest number in the table of the training."""
     fill: float | None = None
     """Where empty cells are familiar, what stands for them (their mean), beside a column that is 1 there; or None."""
+    kind: str = ""
+    """Of numbers: what they stand for (`kinds.Kind`)."""
 
     @property
     def width(self) -> int:
@@ -155,9 +160,10 @@ class Feature:
         """
         empty = column.missing
         if self.texts is None:
+            column = as_kind(column, Kind(self.kind))
             values = np.where(empty & (self.fill is not None), self.fill or 0.0, column.numbers)
             parts = [torch.from_numpy(np.nan_to_num(values))[:, None]]
-            bad = bad_numbers(column, self.name, (self.low, self.high))
+            bad = bad_numbers(column, self.name, (self.low, self.high), Kind(self.kind).words)
         else:
             places = torch.tensor(self._places(column))
             parts = [torch.nn.functional.one_hot(places, len(self.texts) + 1)[:, :-1].double()]
@@ -174,10 +180,11 @@ class Feature:
         known = {text: number for number, text in enumerate(self.texts)}
         # A frame's True is a file's "true".
         folded = {text.casefold(): number for number, text in enumerate(self.texts)}
+        are_codes = all(as_cell_number(text) is not None for text in self.texts)
         return [
             folded.get(str(cell).casefold(), len(known))
             if isinstance(cell, (bool, np.bool_))
-            else known.get(text, len(known))
+            else known.get(code_text(text) if are_codes else text, known.get(text, len(known)))
             for cell, text in zip(column.cells, column.texts(), strict=True)
         ]
 
@@ -189,10 +196,12 @@ class Feature:
                 f"{self.name} {text!r} never seen" if number == unknown and not empty else ""
                 for number, text, empty in zip(self._places(column), texts, column.missing, strict=True)
             ]
+        kind = Kind(self.kind)
+        column = as_kind(column, kind)
         outside = (column.numbers < self.low) | (column.numbers > self.high)
+        known = f"{shown(self.low, kind)} to {shown(self.high, kind)}"
         return [
-            f"{self.name} {column.text(row)} outside {self.low:g} to {self.high:g}" if outside[row] else ""
-            for row in range(len(outside))
+            f"{self.name} {column.text(row)} outside {known}" if outside[row] else "" for row in range(len(outside))
         ]
 
 
@@ -271,7 +280,7 @@ class TableSchema:
 
     def check_number(self, name: str) -> None:
         """Raise unless there is a feature of this name that is always a number: payoffs may depend on it."""
-        numbers = [feature.name for feature in self.features if feature.texts is None]
+        numbers = [f.name for f in self.features if f.texts is None and not Kind(f.kind).is_time]
         if name not in numbers:
             raise InvalidInputError(
                 f"payoffs: {name!r} is neither a number nor a column of numbers of the states; these are "
@@ -326,6 +335,7 @@ class TableSchema:
                     float(part["low"]),
                     float(part["high"]),
                     _finite(part.get("fill")),
+                    Kind(part.get("kind", "")),
                 )
                 for part in found["features"]
             )
@@ -363,6 +373,12 @@ def with_actions(settings: Mapping[str, Any], actions: Sequence[str]) -> dict[st
     if found.get(KEPT_AS) is not None:
         return found | {KEPT_AS: {**found[KEPT_AS], "actions": list(actions)}}
     return found | ({ACTIONS_KEPT_AS: list(actions)} if actions else {})
+
+
+def code_text(text: str) -> str:
+    """A number that names a kind as one text, however it is written: 7, 7.0 and 007 are one; other texts stay as they are."""
+    number = as_cell_number(text)
+    return text if number is None else f"{number:.15g}"
 
 
 def refuse_spellings(table: Table, name: str, texts: Sequence[str]) -> None:
