@@ -192,6 +192,12 @@ class TestAsStableBaselines:
         assert agent.predict(np.zeros(3))[0].shape == (1,)
         assert agent.value(40, horizon=5, seed=1) == agent.value(40, horizon=5, seed=1)
 
+    def test_held_out_scenarios_are_another_environment(self):
+        agent = agent_for("5-of-20")
+        agent.set_env(copies(lambda: Arms(PAYS + 3)))
+        assert agent.value(40, seed=0).estimate > 2
+        assert agent.learn(640).standings.returns.min() > 2
+
     def test_dictionaries_serve(self):
         agent = agent_for("20-of-20", lambda: Arms(as_dict=True)).learn(640)
         assert agent.probabilities({"place": np.zeros((4, 2))}).shape == (4, 2)
