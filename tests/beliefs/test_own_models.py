@@ -194,6 +194,20 @@ def test_models_get_frames_as_they_were_passed_and_holes_may_be_familiar():
     assert torch.equal(belief.rewards(belief.as_trained(new)), belief.rewards(new))
 
 
+def test_explanations_name_the_feature_that_moved(belief):
+    rows = blobs(30, seed=6)[0]
+    moved = np.arange(30) % 3
+    rows[np.arange(30), moved] += 40.0
+    why = CautiousPolicy(belief, "1-of-20").explain(rows)
+    assert (why.contribution.argmax(dim=1).numpy() == moved).mean() >= 0.9
+    assert why.outside[np.arange(30), moved].all()
+    pytest.importorskip("pandas")
+    of_frames = quiet([OfFrames(3 + i / 1000) for i in range(20)], familiar=frame_of(300))
+    new = frame_of(5, seed=5).assign(age=500.0)
+    found = CautiousPolicy(of_frames, "1-of-20").explain(new)
+    assert all("age 500, above all familiar rows" in sentence for sentence in found.sentences)
+
+
 def test_a_dictionary_of_columns_and_a_polars_frame_work_alike():
     polars = pytest.importorskip("polars")
     rows = blobs(200)[0]
