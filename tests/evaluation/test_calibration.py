@@ -175,7 +175,7 @@ def test_on_average_few_states_are_enough():
     options = {"at_most": 0.05, "guarantee": "average", "progress": False}
     found = calibrate(policy, range(19), **options)
     assert (found.level, found.bound, found.guarantee) == (KofN(1, 2), pytest.approx(0.05), "average")
-    with pytest.warns(CalibrationWarning, match="18 are too few .* on average; give at least 19, or allow more"):
+    with pytest.warns(CalibrationWarning, match="18 are too few .* on average; give at least 19 .1 more., or allow more"):
         assert calibrate(policy, range(18), **options).level == KofN(2, 2)
     one = CautiousPolicy(belief_with(1, 40), "1-of-5")
     assert calibrate(one, range(39), **options).level.k < 5

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -44,6 +44,13 @@ LEARNERS: Mapping[str, str] = MappingProxyType(
 """The learners that `fit_ensemble(network=...)` knows by name."""
 
 
+FEW_ROWS = 2000
+"""Up to so many rows, `VectorLearner` trains as long as it always did."""
+PASSES, OF_ROWS, FEWEST_PASSES, LARGE_BATCH = 20, 5000, 2, 256
+"""From more rows it learns in so many passes over this number of rows, in fewer over more rows (by the root of their number),
+but not in fewer than this; and in batches of this size."""
+
+
 class Learner(Protocol):
     """How `fit_ensemble` learns with one kind of network; one of one's own can be passed as its argument `network`."""
 
@@ -71,6 +78,13 @@ class Learner(Protocol):
             each_action: Whether the rewards of each action have a unit of their own, as with a random prior.
         """
         ...
+
+
+class Schedule(NamedTuple):
+    """How long to train where the caller does not say. A `Learner` may have a method `schedule(states) -> Schedule`."""
+
+    num_epochs: int = 100
+    batch_size: int = 64
 
 
 class LabelLearner(Protocol):
@@ -105,6 +119,16 @@ class VectorLearner:
         """`WIDTH`; docs/tables.md compares other widths."""
         return WIDTH
 
+    def schedule(self, states: Tensor) -> Schedule:
+        """100 epochs in batches of 64 up to `FEW_ROWS` rows S; for more rows 20 · √(5000 / S) epochs in batches of 256.
+
+        `benchmarks/table_sizes.py` compares this rule with others: more passes take longer, and learn noise.
+        """
+        if len(states) <= FEW_ROWS:
+            return Schedule()
+        passes = round(PASSES * (OF_ROWS / len(states)) ** 0.5)
+        return Schedule(max(FEWEST_PASSES, passes), LARGE_BATCH)
+
     def problem(
         self, states: Tensor, rewards: Tensor, loss_weights: Tensor | None, *, each_action: bool
     ) -> TrainingProblem:
@@ -131,6 +155,10 @@ class ModuleLearner(VectorLearner):
     def learning_rate(self, states: Tensor) -> float:
         """The default of Adam in PyTorch: nothing is known about the module."""
         return 0.001
+
+    def schedule(self, states: Tensor) -> Schedule:
+        """That for few rows, whatever their number."""
+        return Schedule()
 
     def prior(self, states: Tensor) -> float:
         """`WIDTH` where the module takes vectors; 0 for images and other arrays, whose distances say little."""
@@ -180,8 +208,8 @@ def fit_ensemble(
     payoffs: Any = None,
     network: NetworkChoice = "auto",
     num_models: int = 100,
-    num_epochs: int = 100,
-    batch_size: int = 64,
+    num_epochs: int | None = None,
+    batch_size: int | None = None,
     learning_rate: float | None = None,
     weight_decay: float = 0.0,
     loss_weights: ArrayLike | None = None,
@@ -230,8 +258,8 @@ def fit_ensemble(
             [B, A] in the units that they come in (with `labels`, to one score for each label [B, L]). Or a `Learner`.
         num_models: M. A level such as 1-of-20 needs at least 20. Even numbers are better: priors come in pairs of opposite
             signs, so that they leave the mean of all models as it was learned.
-        num_epochs: Passes over the data.
-        batch_size: B.
+        num_epochs: Passes over the data. By default 100; for vectors, fewer above 2,000 rows (20 of 5,000, 6 of 50,000).
+        batch_size: B. By default 64; for vectors, 256 above 2,000 rows.
         learning_rate: Learning rate of Adam. By default 0.0016 for images (the paper's), 0.001 for a module of one's own, and
             for vectors 0.01 or, with more than nine features, 0.03 / √features.
         weight_decay: L2 penalty of Adam.
@@ -281,6 +309,9 @@ def fit_ensemble(
     states, kept_of_states = learner.as_inputs(inputs)
     rate = learner.learning_rate(states) if learning_rate is None else learning_rate
     width = learner.prior(states) if prior is None else checked_width(prior)
+    usual = getattr(learner, "schedule", lambda _: Schedule())(states)
+    num_epochs = usual.num_epochs if num_epochs is None else num_epochs
+    batch_size = usual.batch_size if batch_size is None else batch_size
     settings = TrainingSettings(num_models, num_epochs, batch_size, rate, weight_decay, seed)
     check_shape(table, "S A", "rewards", S=len(states))
     targets = table  # what is learned: [S, A], or [S, L]
