@@ -19,7 +19,6 @@ import json
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -29,9 +28,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.table_sets import DEVELOPMENT, EARLIER, LATER, VALIDATION, Problem, load, problem
-from cautious import KofN, RewardEnsemble, fit_ensemble
+from cautious import KofN, fit_ensemble
 from cautious.beliefs import fit
-from cautious.beliefs.training.state import TrainingProblem
 from cautious.policy.decision import has_disagreement, ordinary_policy
 from cautious.solvers.per_state import play_states
 from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE
@@ -58,19 +56,6 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-class Smoothed(fit.VectorLearner):
-    """Targets mixed with the shares of the labels."""
-
-    def __init__(self, smoothing: float) -> None:
-        """Keep the weight of the shares."""
-        self._smoothing = smoothing
-
-    def label_problem(self, states: Tensor, targets: Tensor, loss_weights: Tensor | None) -> TrainingProblem:
-        """The default network with such targets."""
-        mixed = (1 - self._smoothing) * targets + self._smoothing * targets.mean(dim=0)
-        return super().label_problem(states, mixed, loss_weights)
-
-
 def tasks(split: Problem, seed: int) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
     """Payoffs [L, A], labels of training rows, and what each action pays in fresh rows, familiar ones first, [B, A]."""
     count = split.num_labels
@@ -92,21 +77,12 @@ def rewards_of(
     options: dict[str, Any] = {"seed": seed, "progress": False, "validation_fraction": 0}
     if way == "rewards":
         return fit_ensemble(split.rows, payoffs[labels], **options).rewards(rows, bounded=False).double()
-    chosen = dict(WAYS[way])
-    smoothing, undone = chosen.pop("smoothing", 0.0), chosen.pop("undone", False)
-    belief = fit_ensemble(split.rows, labels=labels, payoffs=payoffs, network=Smoothed(smoothing), **chosen, **options)
-    if undone:
-        shares = torch.from_numpy(np.bincount(labels) / len(labels)) * smoothing
-        fixed = (torch.from_numpy(payoffs).double() - (shares @ torch.from_numpy(payoffs).double())) / (1 - smoothing)
-        return _with_fixed(belief, fixed).rewards(rows, bounded=False).double()
+    chosen = {"num_epochs": 100, **WAYS[way]}
+    fit.SMOOTHING, undone = chosen.pop("smoothing", 0.0), chosen.pop("undone", False)
+    belief = fit_ensemble(split.rows, labels=labels, payoffs=payoffs, **chosen, **options)
+    if not undone:
+        belief.settings["labels"]["smoothing"] = 0.0
     return belief.rewards(rows, bounded=False).double()
-
-
-def _with_fixed(belief: RewardEnsemble, payoffs: Tensor) -> RewardEnsemble:
-    """The same models and priors with payoffs that undo the smoothing: (p - s q) / (1 - s) @ payoffs, as p sums to one."""
-    assert belief.payoffs is not None
-    belief.payoffs = replace(belief.payoffs, table=payoffs)
-    return belief
 
 
 def payoffs_of_levels(rewards: Tensor, truth: np.ndarray, familiar: int) -> list[list[float]]:

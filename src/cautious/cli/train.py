@@ -79,7 +79,7 @@ class Train:
     num_models: int = 100
     """M; at least the n of the levels you plan to use."""
     num_epochs: int | None = None
-    """Passes over the data. Default: 100; for vectors, fewer above 2,000 rows."""
+    """Passes over the data. Default: 100, with --label 30; for vectors, fewer above 2,000 rows."""
     batch_size: int | None = None
     """States per step. Default: 64; for vectors, 256 above 2,000 rows."""
     learning_rate: float | None = None

@@ -328,7 +328,7 @@ def _too_few(num_states: int, at_most: float, confidence: float, guarantee: Guar
         return ()
     enough = "no number of states is enough:"
     if needed <= LARGEST_COUNT:
-        enough = f"give at least {math.ceil(needed)} ({math.ceil(needed) - num_states} more), or"
+        enough = f"give at least {math.ceil(needed)}, {math.ceil(needed) - num_states} more, or"
     few = f"familiar_states: {num_states} are too few to show a rate of at most {at_most:g}"
     if guarantee == Guarantee.AVERAGE:
         return (f"{few} on average; {enough} allow more.",)
