@@ -48,6 +48,7 @@ PPO_SETTINGS: dict[str, Any] = {
     "n_epochs": 4,
     "learning_rate": lambda left: 3e-3 * left,
     "ent_coef": lambda left: 0.05 * left**2,
+    "smoothing": 0.05,
     "device": "cpu",
 }
 REMEMBERED = 12
@@ -270,7 +271,8 @@ def main() -> None:
         learn_all(args.out, args.jobs, seeds, args.steps, args.processes)
     else:
         warnings.simplefilter("ignore")
-        print("\n".join(table(args.out)))
+        for line in table(args.out):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

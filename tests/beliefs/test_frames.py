@@ -116,7 +116,7 @@ def test_a_decision_speaks_the_frames_language(states, belief):
     frame = decision.to_frame()
     assert frame.index.equals(few.index)
     assert frame["action"].tolist() == decision.names == ["pill", "rest"] * 3
-    assert list(frame) == ["action", "ordinary", "departs", "caution", "disagreement", "gap"]
+    assert list(frame) == ["action", "ordinary", "departs", "caution", "disagreement", "gap", "value", "reason", "why"]
     assert pl.DataFrame(decision.to_dict())["action"].to_list() == decision.names
     assert repr(decision) == "Decision(6 states: rest in 3, pill in 3; 0 depart)"
     unnamed = CautiousPolicy(torch.rand(6, 3, 2), "1-of-6").decide([0, 2]).to_frame()

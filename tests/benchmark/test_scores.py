@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -68,6 +70,14 @@ def test_the_reference_has_every_method_on_every_problem():
         tails = novel.loc[problem, "tail"].dropna()
         assert tails["k_of_n"] >= tails.max() - 0.01 * (tails.max() - tails.min())
         assert novel.loc[problem, "shortfall"].dropna().min() >= -1e-6
+
+
+def test_the_page_shows_the_reference():
+    page = (Path(__file__).parents[2] / "docs" / "benchmark.md").read_text(encoding="utf-8")
+    known = benchmark.reference()
+    for metric in ("return", "worst_tenth", "shortfall", "departure"):
+        assert benchmark.table(known[known.split == "novel"], metric) in page
+    assert all(f"`{id}`" in page for id in benchmark.IDS)
 
 
 def test_rules_that_look_at_steps_refuse_doubtful_dynamics():

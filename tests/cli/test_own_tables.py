@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from cautious import Calibration, CautiousPolicy, FallbackRule, KofN, RewardEnsemble, calibrate, solve_bandit
 from cautious.cli.inputs import load_decision_inputs
 from cautious.cli.main import main
+from cautious.tables.files import read_table
 
 OPTIONS = ["--num-models", "12", "--num-epochs", "40", "--batch-size", "32"]
 CARE = {"a": ((37.0, 80.0), "rest"), "b": ((39.0, 120.0), "pill")}
@@ -194,6 +195,14 @@ def test_a_safe_action_beside_the_levels(files, capsys):
     for row in decided:
         expected = "refer" if float(row["disagreement"]) > threshold else row["ordinarily"]
         assert row["decided with fallback"] == expected
+    by_rule = FallbackRule(belief, "refer", threshold=threshold).decide(
+        belief.columns.read(read_table("new.csv")).states
+    )
+    levels = CautiousPolicy(belief, "1-of-6").decide(belief.columns.read(read_table("new.csv")).states)
+    for row, referred, departs in zip(decided, by_rule.departs.tolist(), levels.departs.tolist(), strict=True):
+        action = row["decided with fallback" if referred else "decided 1-of-6"]
+        assert row["why"].startswith(f"{action}: ") if referred or departs else row["why"] == ""
+    assert "causes" in decided[-1]["why"]
     assert decided[-1]["decided with fallback"] == "refer"  # pulse and temperature of neither kind, and a new site
     main([*solve, "--fallback", "refer", "--at-most", "0.4"])
     loose = belief.familiar.threshold(0.4)

@@ -67,12 +67,14 @@ def test_columns_of_the_users_stay_whatever_their_names(belief, capsys):
         "ordinarily",
         "decided 1-of-4",
         "caution 1-of-4 (cautious)",
+        "why",
     ]
 
 
 def test_columns_of_an_earlier_call_are_known():
     ours = ["new", "not judged", "disagreement", "ordinarily", "decided 1-of-4", "caution 1-of-4"]
     assert users_columns(["a", "b", *ours]) == {"a", "b"}
+    assert users_columns(["a", "b", *ours, "why"]) == {"a", "b"}
     assert users_columns(["a", "new", "b"]) == {"a", "new", "b"}
     assert users_columns(["new", *ours]) == {"new"}
     assert users_columns([*ours, "mine"]) == {*ours, "mine"}

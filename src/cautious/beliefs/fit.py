@@ -31,7 +31,7 @@ from cautious.seeding import make_rng
 from cautious.tables.arrays import SIDE, picture_shape
 from cautious.tables.learn import TrainingData, as_training_data
 from cautious.tables.payoffs import LABELS_KEPT_AS, described_labels, kept_labels
-from cautious.tables.schema import KEPT_AS
+from cautious.tables.schema import KEPT_AS, RANGES_KEPT_AS, ROWS_KEPT_AS
 from cautious.types import ArrayLike
 from cautious.validation import as_float_tensor, as_folder, as_number, check_shape, resolve_device
 
@@ -361,7 +361,9 @@ def fit_ensemble(
     # A model's reward is its network's prediction plus its fixed random prior. The prior is added after training: networks are
     # trained on the rewards themselves, and the prior is nothing near familiar states.
     priors = None
-    kept = asdict(settings) | {"prior": width} | data.names | kept_of_states
+    kept = asdict(settings) | {"prior": width, ROWS_KEPT_AS: len(states)} | data.names | kept_of_states
+    if states.dim() == 2 and KEPT_AS not in kept:
+        kept[RANGES_KEPT_AS] = torch.stack([states.amin(dim=0), states.amax(dim=0)], dim=1).tolist()
     if data.labels is not None and data.payoffs is not None:
         kept |= {LABELS_KEPT_AS: described_labels(data.payoffs.labels, data.labels[familiar], smoothing)}
     if width:

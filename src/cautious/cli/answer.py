@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import functools
 import math
 from collections.abc import Sequence
@@ -32,7 +31,11 @@ WIDE_GAP = 0.1
 
 
 ADDED = ("new", "not judged", "disagreement", "ordinarily")
-"""The first columns that are added to decisions.csv, in this order; those of the levels follow."""
+"""The first columns that are added to decisions.csv, in this order; those of the levels follow, and why rows depart."""
+
+
+WHY = "why"
+"""The last column: why the models disagree about a row that departs."""
 
 
 def users_columns(header: Sequence[str]) -> set[str]:
@@ -40,24 +43,10 @@ def users_columns(header: Sequence[str]) -> set[str]:
     for place in range(len(header)):
         following = header[place + len(ADDED) :]
         if tuple(header[place : place + len(ADDED)]) == ADDED and all(
-            name.startswith(("decided ", "caution ")) for name in following
+            name.startswith(("decided ", "caution ")) or name == WHY for name in following
         ):
             return set(header[:place])
     return set(header)
-
-
-def as_cell(text: str) -> str:
-    """A text that no spreadsheet takes for a formula: behind an apostrophe where it begins like one and is no number.
-
-    >>> as_cell("=1+1"), as_cell("-0.5"), as_cell("brake")
-    ("'=1+1", '-0.5', 'brake')
-    """
-    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return text
-    with contextlib.suppress(ValueError):
-        float(text)
-        return text
-    return f"'{text}"
 
 
 @dataclass(frozen=True)
@@ -201,11 +190,11 @@ class Answer:
         """Write the rows of the table with the decisions.
 
         The columns that are added: what is new about a row, why it could not be judged, the models' disagreement, the ordinary
-        action, each level's action with its caution, and the action of the rule.
+        action, each level's action with its caution, the action of the rule, and why a row departs.
         """
         import csv
 
-        from cautious.tables.files import FileTable
+        from cautious.tables.files import FileTable, as_cell
 
         assert self.inputs is not None
         table, columns = self.inputs.table, self.inputs.belief.columns
@@ -215,6 +204,7 @@ class Answer:
         # A column of the user's may have one of these names; it is theirs.
         features = {*(feature.name for feature in columns.features), *(columns.others or ())}
         taken = features | users_columns(table.header)
+        why = self.why
 
         def named(some: Tensor) -> list[str]:
             return [UNDECIDED if action < 0 else names[action] for action in some.tolist()]
@@ -225,7 +215,7 @@ class Answer:
         def added_to(block: DataTable, rows: slice) -> dict[str, list[str]]:
             """New columns for some rows."""
             new = ["; ".join(remarks) for remarks in columns.remarks(block)]
-            not_judged = list(first.reasons[rows]) or [""] * len(block)
+            not_judged = list(first.reasons[rows])
             ordinarily = ["" if action < 0 else names[action] for action in usual[rows].tolist()]
             values = (new, not_judged, numbers(first.disagreement[rows], 3), ordinarily)
             added = dict(zip(ADDED, values, strict=True))
@@ -234,6 +224,7 @@ class Answer:
                 added[f"caution {level}"] = numbers(decision.caution[rows], 4)
             if self.by_rule is not None:
                 added["decided with fallback"] = named(self.by_rule.action[rows])
+            added[WHY] = why[rows]
             return {f"{name} (cautious)" if name in taken else name: cells for name, cells in added.items()}
 
         with path.open("w", newline="", encoding="utf-8") as file:
@@ -247,6 +238,19 @@ class Answer:
                 cells = [list(map(as_cell, texts)) for texts in added.values()]
                 writer.writerows(zip(*kept.values(), *cells, strict=True))
                 start += len(block)
+
+    @functools.cached_property
+    def why(self) -> list[str]:
+        """Why the models disagree about each row in which the rule, or else the first level to do so, departs; S texts."""
+        from cautious.policy.explanation import MOST_EXPLAINED
+
+        sentences, left = [""] * len(self.decisions[0].action), MOST_EXPLAINED
+        for decision in [*([] if self.by_rule is None else [self.by_rule]), *self.decisions]:
+            rows = [row for row in decision.departs.nonzero().flatten().tolist() if not sentences[row]]
+            for row, sentence in zip(rows, decision.why(rows, left), strict=True):
+                sentences[row] = sentence
+            left = max(0, left - len(rows))
+        return sentences
 
     @functools.cached_property
     def verdict(self) -> list[str]:

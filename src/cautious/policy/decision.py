@@ -7,6 +7,7 @@ distance between the two policies; disagreement is how far the models differ, wh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +19,7 @@ from cautious.beliefs.disagreement import FamiliarDisagreement, disagreement, in
 from cautious.errors import InvalidInputError
 from cautious.mdp.tabular import TabularMDP
 from cautious.parallel import single_threaded
+from cautious.policy.explanation import MOST_EXPLAINED, Explanation
 from cautious.risk import RiskMeasure, is_mean
 from cautious.solvers.optimal import optimal_actions, optimal_policy, optimal_under_all
 from cautious.solvers.rewards import BLOCK_BYTES, as_rewards, mean_reward, model_blocks
@@ -25,11 +27,16 @@ from cautious.tables.cells import Problems
 from cautious.tables.frames import pandas_for
 
 
+def _unknown() -> Tensor:
+    return torch.tensor(torch.nan, dtype=torch.float64)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Decision:
     """What to do in each of B states, and how far that is from what one would ordinarily do.
 
-    States that no model can judge (`reasons`) have NaN in place of what is not known there.
+    Every field has one entry per state. A state that no model can judge says why in `reasons`. Where nothing is known about it,
+    tensors have NaN (`action` -1), and `to_dict` and `names` have None.
     """
 
     action: Tensor
@@ -41,11 +48,11 @@ class Decision:
     ordinary: Tensor
     """The ordinary policy, [B, A]; in an MDP, of several that are equally good, the one nearest to `probabilities`."""
     _opinions: Callable[[], Tensor] | None = field(repr=False)
-    disagreement: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))
+    disagreement: Tensor = field(default_factory=_unknown)
     """How far the models differ in each state, [B] (`beliefs.disagreement.disagreement`), in units of familiar states: 95 % of
     familiar states that no model was trained on stay below 1. In units of the reward where the policy knows no familiar
     states (`CautiousPolicy.familiar` is None). In an MDP it is about this state's rewards, not about what follows."""
-    gap: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))
+    gap: Tensor = field(default_factory=_unknown)
     """How much more k-of-N value any policy could have in each state, at most, [B], in units of the reward: 0 where no model
     prefers another action than the ordinary one. In an MDP, where states belong together, the whole policy's from the world's
     start, the same in every state (`CautiousPolicy.gap`). NaN for a rule."""
@@ -53,26 +60,36 @@ class Decision:
     actions: tuple[str, ...] | None = None
     """The actions' names, where the belief knows them."""
     reasons: tuple[str, ...] = ()
-    """Why each state could not be judged, B texts, empty where it could; none at all where all could."""
+    """Why each state could not be judged, B texts; empty where it could."""
     index: Any = None
     """The labels of the rows of a pandas frame, where that is what was asked about."""
-    value: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))
+    value: Tensor = field(default_factory=_unknown)
     """Exact k-of-N value of the policy in each state, in an MDP of the whole, [B]: no policy has more than `value` + `gap`. NaN
     where `gap` is."""
     problems: Problems | None = None
     """The cells that no model can judge, where there are some."""
+    _explain: Callable[..., Explanation] | None = field(default=None, repr=False)
+    """Says why the models disagree (`policy.explanation.Asked.explain`), where states have features."""
+
+    def __post_init__(self) -> None:
+        """What is not given is unknown, or without a reason, in every state."""
+        size = self.action.shape[-1:]
+        for name in ("disagreement", "gap", "value"):
+            values = getattr(self, name)
+            if values.dim() == 0:
+                object.__setattr__(self, name, values.expand(size).clone())
+        if not self.reasons:
+            object.__setattr__(self, "reasons", ("",) * size.numel())
 
     @property
     def departs(self) -> Tensor:
-        """Where another action is taken than ordinarily, [B] (`departs`)."""
+        """Where another action is taken than ordinarily, [B] (`departs`); False in states that no model can judge."""
         return departs(self.action.clamp(min=0), self.ordinary)
 
     @property
     def judged(self) -> Tensor:
         """Which states the models could judge, [B]; the others have the fallback action, or none."""
-        if not self.reasons:
-            return torch.ones(self.action.shape[-1:], dtype=torch.bool)
-        return torch.tensor([not reason for reason in self.reasons])
+        return torch.tensor([not reason for reason in self.reasons], dtype=torch.bool)
 
     @property
     def undecided(self) -> Tensor:
@@ -88,28 +105,60 @@ class Decision:
         return None if action < 0 else str(action) if self.actions is None else self.actions[action]
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """One list per column: the action (its name, where there are names), the ordinary one, and how sure that is.
+        """One list per column, an entry per state: the action (its name, where there are names), the ordinary one, and more.
 
-        Any package of frames takes it, such as ``polars.DataFrame(decision.to_dict())``.
+        Any package of frames takes it, such as ``polars.DataFrame(decision.to_dict())``, and so does JSON: what is not known is
+        None, never NaN or infinity. In a state that no model can judge, "reason" says why, and everything else is None but the
+        action of `bad_rows_action`; in the others "reason" is empty.
         """
-        named = self.actions is not None
-        usual = torch.where(self.judged, self.ordinary.nan_to_num().argmax(dim=-1), -1).tolist()
-        actions, ordinary = (
-            [self._name(action) if named else None if action < 0 else action for action in column]
-            for column in (self.action.tolist(), usual)
-        )
-        numbers = {name: getattr(self, name).tolist() for name in ("caution", "disagreement", "gap")}
-        reasons = {"reason": list(self.reasons)} if self.reasons else {}
-        return {"action": actions, "ordinary": ordinary, "departs": self.departs.tolist(), **numbers, **reasons}
+        judged = self.judged.tolist()
+
+        def where_judged(values: Tensor) -> list[Any]:
+            return [value if known else None for value, known in zip(values.tolist(), judged, strict=True)]
+
+        def shown(actions: list[int | None]) -> list[Any]:
+            named = self.actions is not None
+            return [None if a is None or a < 0 else self._name(a) if named else a for a in actions]
+
+        return {
+            "action": shown(self.action.tolist()),
+            "ordinary": shown(where_judged(self.ordinary.nan_to_num().argmax(dim=-1))),
+            "departs": where_judged(self.departs),
+            **{name: _finite(getattr(self, name)) for name in ("caution", "disagreement", "gap", "value")},
+            "reason": list(self.reasons),
+        }
+
+    def why(self, rows: Sequence[int], most: int = MOST_EXPLAINED) -> list[str]:
+        """One sentence for each of these states, why the models disagree there (`CautiousPolicy.explain`).
+
+        Args:
+            rows: Numbers of the states.
+            most: States that are explained at most, the first ones: the belief is asked once per state and feature. The
+                sentences of the others say that they are not explained.
+
+        Returns:
+            As many texts; empty where states have no features.
+        """
+        if self._explain is None or not rows:
+            return [""] * len(rows)
+        found = self._explain(self, rows[:most]).sentences if most else ()
+        return [*found, *[f"not explained: more than {MOST_EXPLAINED:,} rows depart"] * (len(rows) - len(found))]
 
     def to_frame(self) -> Any:
         """The decisions as a pandas frame, a row per state, with the labels of the frame that was asked about.
+
+        Where states have features, the last column says why the models disagree, in rows where the decision departs.
 
         >>> decision = Decision(torch.tensor([1]), torch.eye(2)[1:], torch.ones(1), torch.eye(2)[:1], None)
         >>> decision.to_dict()["action"], decision.to_dict()["ordinary"]
         ([1], [0])
         """
-        return pandas_for("to_frame (unlike to_dict)").DataFrame(self.to_dict(), index=self.index)
+        columns = self.to_dict()
+        if self._explain is not None:
+            rows = self.departs.nonzero().flatten().tolist()
+            why = dict(zip(rows, self.why(rows), strict=True))
+            columns["why"] = [why.get(row, "") for row in range(len(self.action))]
+        return pandas_for("to_frame (unlike to_dict)").DataFrame(columns, index=self.index)
 
     def __repr__(self) -> str:
         """In how many states which action is taken."""
@@ -120,7 +169,7 @@ class Decision:
             if number
         ]
         parts = [", ".join(taken[:6]) + (", ..." if len(taken) > 6 else ""), f"{int(self.departs.sum())} depart"]
-        parts += [f"{int((~self.judged).sum())} not judged"] if self.reasons else []
+        parts += [f"{not_judged} not judged"] if (not_judged := int((~self.judged).sum())) else []
         return f"Decision({count} {'state' if count == 1 else 'states'}: {'; '.join(part for part in parts if part)})"
 
     def as_usual(self) -> Decision:
@@ -142,6 +191,11 @@ class Decision:
             )
         opinions = self._opinions()
         return opinions if bool(self.judged.all()) else _in_all_rows(opinions, self.judged, -2, torch.nan)
+
+
+def _finite(values: Tensor) -> list[float | None]:
+    """Numbers for JSON, which has neither NaN nor infinity."""
+    return [value if math.isfinite(value) else None for value in values.tolist()]
 
 
 def decisions_of(

@@ -13,6 +13,7 @@ from torch import Tensor
 from cautious.beliefs.belief import Belief
 from cautious.errors import Argument, BadFileError, InvalidInputError
 from cautious.policy.decision import Decision, make_decision
+from cautious.policy.explanation import Explanation, explained
 from cautious.policy.files import load_policy, save_policy
 from cautious.policy.policy import CautiousPolicy, check_action, parse_action
 from cautious.risk import KofN
@@ -74,6 +75,10 @@ class FallbackRule:
         """
         return with_fallback(self.policy.decide(states, allow_undecided=True), self.action, self.threshold)
 
+    def explain(self, states: Any, *, familiar: Any = None) -> Explanation:
+        """Why the models disagree about each row, as `CautiousPolicy.explain` says it, with the actions of the rule."""
+        return explained(self.policy.belief, self.decide(states), familiar)
+
     def refers(self, decision: Decision) -> Tensor:
         """In which states of a decision the models differ too much, or cannot judge, [B]."""
         return (decision.disagreement > self.threshold) | ~decision.judged
@@ -129,5 +134,5 @@ def with_fallback(decision: Decision, action: int, threshold: float) -> Decision
     policy = torch.where(refers, safe, decision.probabilities)
     # Without a gap: the rule is not the solution of a k-of-N problem.
     ruled = make_decision(policy, decision.ordinary, decision.disagreement, opinions=decision._opinions)
-    known = {name: getattr(decision, name) for name in ("actions", "reasons", "problems", "index")}
+    known = {name: getattr(decision, name) for name in ("actions", "reasons", "problems", "index", "_explain")}
     return replace(ruled, **known)

@@ -18,7 +18,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,7 +31,7 @@ from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.errors import Argument, BadFileError, InvalidInputError
 from cautious.mdp.tabular import TabularMDP, parse_mdp
 from cautious.mdp.uncertain import UncertainMDP
-from cautious.parallel import is_forked, single_thread, single_threaded
+from cautious.parallel import BlockExecutor, is_forked, single_thread, single_threaded
 from cautious.policy.decision import (
     Decision,
     disagreement_of,
@@ -42,9 +41,10 @@ from cautious.policy.decision import (
     with_unjudged,
 )
 from cautious.policy.episodes import EpisodePolicy, joined, reward_of_each
+from cautious.policy.explanation import Asked, Explanation, explained, is_explainable
 from cautious.policy.files import load_policy, save_policy
 from cautious.policy.rows import less_overflowing, read_states, reads_rows, refuse
-from cautious.policy.states import BlockExecutor, Games, SolvedStates, predict, solve_states
+from cautious.policy.states import Games, SolvedStates, predict, solve_states
 from cautious.progress import Progress
 from cautious.risk import RiskMeasure, level_text, parse_level, parse_levels, weights_by_rank
 from cautious.seeding import make_rng
@@ -225,8 +225,8 @@ class CautiousPolicy:
 
         Args:
             states: One row per state, as the belief takes them; with an array as belief, or an MDP, their numbers [B]. For a
-                belief that was trained on a table: a frame (pandas, polars) or a dictionary of columns, in any order; a
-                frame's index is kept. A plain array is taken by position.
+                belief that was trained on a table: a frame (pandas, polars), a dictionary of columns, or a list of rows that
+                are dictionaries, with columns in any order; a frame's index is kept. A plain array is taken by position.
             allow_undecided: Where there is no `bad_rows_action`: True marks states that no model can judge
                 (`Decision.reasons`), with action -1, and decides about the others.
 
@@ -291,12 +291,46 @@ class CautiousPolicy:
             if rows is not None and rows.problems.cells:
                 decision = with_unjudged(decision, rows.problems, self.bad_rows_action)
             decisions.append(decision)
+        asked = Asked(self.belief, usable, None if rows is None else rows.problems, self.familiar, self._predict)
         known = {
             "actions": action_names(self.belief),
             "index": index_of(states),
-            "_opinions": partial(_opinions, belief, usable),
+            "_opinions": asked.opinions,
+            "_explain": asked.explain if self.mdp is None and is_explainable(self.belief) else None,
         }
         return [replace(decision, **known) for decision in decisions]
+
+    def explain(self, states: Any, *, familiar: Any = None) -> Explanation:
+        """Why the models disagree about each row: which feature causes how much, and which values training had not.
+
+        The belief is asked about each row once more for every feature, with that value replaced (`policy.explanation`).
+
+        Args:
+            states: Rows, as `decide` takes them. Rows that no model can judge are explained by what is wrong with them.
+            familiar: Familiar rows, in the same form, to take the values from. Not needed for a belief with a random prior,
+                which keeps some.
+
+        Returns:
+            An `Explanation` with one entry per row.
+
+        Raises:
+            InvalidInputError: The belief is about images or numbered states, which have no features; or keeps no familiar rows.
+
+        >>> rows = np.random.default_rng(0).normal(size=(200, 2))
+        >>> from cautious import fit_ensemble
+        >>> belief = fit_ensemble({"age": rows[:, 0], "dose": rows[:, 1]}, {"go": rows[:, 0], "ask": 0 * rows[:, 0]},
+        ...                       num_models=20, num_epochs=10, progress=False)
+        >>> why = CautiousPolicy(belief).explain({"age": [0.5], "dose": [30.0]})
+        >>> why.features, why.contribution.argmax(dim=1).tolist(), why.outside.tolist()
+        (('age', 'dose'), [1], [[False, True]])
+        >>> why.sentences[0]
+        '...dose 30, above all 200 familiar rows (... to ...), causes ... of the disagreement of ... %).'
+        """
+        return explained(self.belief, self.decide(states, allow_undecided=True), familiar)
+
+    def _predict(self, states: Any) -> tuple[Tensor, Tensor]:
+        """What the models say about rows, and which rows overflow (`policy.states.predict`)."""
+        return predict(self._asked(states), states)
 
     def _rows(self, states: Any, *, tolerant: bool) -> StateRows | None:
         """Rows of a table as states, and with `tolerant` those of an array without rows that no model can judge; else None."""
@@ -501,10 +535,6 @@ class SolvedMDP(NamedTuple):
     """How much more than each policy any policy can be worth, [L]."""
     values: Tensor
     """Exact values of the policies, from the world's start, [L]."""
-
-
-def _opinions(belief: Any, states: Any) -> Tensor:
-    return predict(belief, states)[0]
 
 
 def parse_action(action: int | str, names: Sequence[str] | None, what: str = "action") -> int:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from cautious.errors import BadFileError, InvalidInputError
 from cautious.io.arrays import load_array, load_npz, load_tensors, pick
-from cautious.tables.frames import is_frame, is_named, is_row
+from cautious.tables.frames import is_frame, is_named, is_row, is_rows
 from cautious.validation import as_float_tensor, check_shape, images_are_bytes
 
 PICTURES_KEPT_AS = "picture_shape"
@@ -136,8 +136,8 @@ def as_batch(observation: Any, state_shape: tuple[int, ...] | None, *, by_name: 
     """
     if by_name and is_named(observation):
         cells = observation.values() if isinstance(observation, Mapping) else ()
-        single = is_row(observation) or not (is_frame(observation) or any(np.ndim(cell) for cell in cells))
-        return single, observation
+        several = is_frame(observation) or is_rows(observation) or any(np.ndim(cell) for cell in cells)
+        return is_row(observation) or not several, observation
     if isinstance(observation, Mapping):
         parts = {name: _as_array(part) for name, part in observation.items()}
         if not parts:

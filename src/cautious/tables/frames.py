@@ -1,4 +1,4 @@
-"""Tables in memory: data frames (pandas, polars, pyarrow) and dictionaries of columns, read by their columns' names.
+"""Tables in memory: data frames (pandas, polars, pyarrow), dictionaries of columns, lists of rows, read by columns' names.
 
 No package of frames is imported to read one. A frame is what offers the dataframe interchange protocol (`__dataframe__`), or
 the protocol of Arrow that follows it (`__arrow_c_stream__`), and has columns, which are reached as ``frame[name]``.
@@ -86,13 +86,20 @@ def is_row(value: Any) -> bool:
     return bool(labels) and has_names and labels != list(range(len(labels)))
 
 
+def is_rows(value: Any) -> bool:
+    """Whether a value is a list of rows, each a dictionary, as a service reads them from JSON."""
+    return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(row, Mapping) for row in value)
+
+
 def is_named(value: Any) -> bool:
     """Whether a value has columns with names."""
-    return is_frame(value) or isinstance(value, Mapping) or is_row(value)
+    return is_frame(value) or isinstance(value, Mapping) or is_row(value) or is_rows(value)
 
 
 def as_table(value: Any, name: str) -> FrameTable:
-    """A frame, a dictionary of columns (or of one row's cells) or a row of a frame as a table.
+    """A frame, a dictionary of columns (or of one row's cells), a list of rows or a row of a frame as a table.
+
+    A cell is empty where a row of a list does not name its column.
 
     Args:
         value: What `is_named` accepts.
@@ -100,6 +107,9 @@ def as_table(value: Any, name: str) -> FrameTable:
     """
     if is_row(value):
         value = value.to_dict()
+    if is_rows(value):
+        names = dict.fromkeys(name for row in value for name in row)
+        value = {name: _as_objects([row.get(name) for row in value]) for name in names}
     columns = dict(value.items()) if isinstance(value, Mapping) else _columns_of(value, name)
     indices = [cells.index for cells in columns.values() if hasattr(cells, "iloc")]
     if not all(index.equals(indices[0]) for index in indices):

@@ -27,6 +27,8 @@ from cautious.tables.kinds import Kind, as_kind, shown
 
 KEPT_AS, OUTCOME_KEPT_AS, ACTIONS_KEPT_AS = "columns", "outcome", "actions"
 """Under which names a belief's settings hold what the columns of its table are; and actions, where states have no columns."""
+ROWS_KEPT_AS, RANGES_KEPT_AS = "num_rows", "ranges"
+"""The same for the number of familiar states; and, of vectors without columns, for the range of each number."""
 MOST_CATEGORIES = 100
 """A column with more different texts than this is a name or a note, and no feature."""
 

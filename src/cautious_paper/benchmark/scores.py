@@ -120,13 +120,19 @@ def run(
 
 
 def reference() -> pandas.DataFrame:
-    """The reference scores: one row per split, problem, method and metric, with mean and 95 % interval over ten seeds."""
+    """The reference scores: one row per split, problem, method and metric, with means and 95 % intervals over the seeds.
+
+    Differences are those to `k_of_n` on the same seeds.
+    """
     path = Path(str(files("cautious_paper.benchmark") / REFERENCE))
     return pandas_for("the benchmark").read_csv(path)
 
 
 def table(frame: pandas.DataFrame, metric: str = "return") -> str:
-    """A metric of every method on every problem, as a table in Markdown: mean, and ± half of its interval.
+    """A metric of every method on every problem, as a table in Markdown: its mean over the seeds.
+
+    (+) or (-) behind it: above or below the frame's first method by more than chance, which is that the 95 % interval of the
+    difference on the same seeds leaves out zero.
 
     >>> rows = reference()
     >>> print(table(rows[(rows.split == "novel") & (rows.problem == "cliff-v1")], "return").splitlines()[0])
@@ -145,8 +151,10 @@ def table(frame: pandas.DataFrame, metric: str = "return") -> str:
 
 
 def _cell(row: Any) -> str:
-    reach = (row.high - row.low) / 2
-    return f"{row['mean']:.3f}" + ("" if reach != reach else f" ± {reach:.3f}")  # not known from one seed
+    mark = (
+        " (+)" if row.difference_low > 0 else " (-)" if row.difference_high < 0 else ""
+    )  # of one seed nothing is known
+    return f"{row['mean']:.3f}{mark}"
 
 
 def report(frames: Mapping[str, pandas.DataFrame]) -> Iterator[str]:
@@ -158,8 +166,8 @@ def report(frames: Mapping[str, pandas.DataFrame]) -> Iterator[str]:
 
 
 def write(frames: Mapping[str, pandas.DataFrame], path: Path) -> None:
-    """The frames of both splits as one file, without times, to six digits: the form of the reference scores."""
+    """The frames of both splits as one file, without times, to five digits: the form of the reference scores."""
     parts = [frame[frame.metric != "seconds"].assign(split=split) for split, frame in frames.items()]
-    columns = ["split", "problem", "method", "metric", "mean", "low", "high", "seeds"]
-    text = pandas_for("the benchmark").concat(parts)[columns].to_csv(index=False, float_format="%.6g")
+    columns = ["split", *(name for name in parts[0].columns if name != "split")]
+    text = pandas_for("the benchmark").concat(parts)[columns].to_csv(index=False, float_format="%.5g")
     atomic_write(path, lambda target: target.write_text(text, encoding="utf-8"))
