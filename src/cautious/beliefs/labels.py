@@ -2,8 +2,8 @@
 
     Q(l | x) = exp(z_l) / Σ_k exp(z_k),  P(l | x) = (Q(l | x) - ε f_l) / (1 - ε),  r(x, a) = Σ_l P(l | x) · payoff[l, a]
 
-Targets are mixed with the share f of each label in training, at weight ε, and the mixing is undone in what models say. So what is
-learned stays the labels' probabilities, but no model has to make its scores infinite to be certain: scores that grow without
+Targets are mixed with the share f of each label in training, at weight ε, and the mixing is undone in what models say. So what
+is learned stays the labels' probabilities, but no model has to make its scores infinite to be certain: scores that grow without
 limit make all models certain of the same label far from familiar rows, too.
 """
 
