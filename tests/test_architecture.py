@@ -61,7 +61,7 @@ HOMES = {
         "cautious_paper.experiments.run_frames",
     ),
     "polars": (),  # its frames are taken, it is never imported
-    "matplotlib": ("cautious_paper.report",),
+    "matplotlib": ("cautious_paper.report", "cautious.baselines.evaluation_files"),
     "PIL": ("cautious_paper.report",),
     "tyro": ("cautious.cli", "cautious_paper.cli"),
     "rich": ("cautious.cli", "cautious_paper.cli"),
