@@ -50,7 +50,7 @@ PPO_SETTINGS: dict[str, Any] = {
     "ent_coef": lambda left: 0.05 * left**2,
     "device": "cpu",
 }
-"""On the cliff the best response changes abruptly with the weights, and policies circle; a rate that falls to nothing ends that."""
+"""On the cliff the best response jumps with the weights, and policies circle; a rate that falls to nothing ends that."""
 REMEMBERED = 12
 """Steps that a policy with memory sees."""
 
