@@ -82,19 +82,26 @@ class Judged(NamedTuple):
 # Methods: from a problem and rewards [S, A] (NaN where not tried) to policies [L, rows, A], less and less bold.
 
 
-def k_of_n(belief: RewardEnsemble, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+def k_of_n(
+    belief: RewardEnsemble, rows: np.ndarray, levels: Sequence[KofN] = LEVELS, *, drawn: bool = False
+) -> tuple[Tensor, Tensor]:
     """Decisions of all levels [L, S, A], and the ordinary policy [S, A].
 
-    What `CautiousPolicy.decide` names as the action, the most likely one; for all levels in one call.
+    What `CautiousPolicy.decide` names as the action, the most likely one, or `drawn` its probabilities; for all levels in one
+    call.
     """
-    rewards = belief.rewards(rows, bounded=False)
+    return k_of_n_of(belief.rewards(rows, bounded=False), levels, drawn=drawn)
+
+
+def k_of_n_of(rewards: Tensor, levels: Sequence[KofN] = LEVELS, *, drawn: bool = False) -> tuple[Tensor, Tensor]:
+    """The same from what the models say, [M, S, A]."""
     ordinary = ordinary_policy(rewards)
-    policies, states = ordinary.repeat(len(LEVELS), 1, 1), has_disagreement(rewards, ordinary).nonzero().flatten()
+    policies, states = ordinary.repeat(len(levels), 1, 1), has_disagreement(rewards, ordinary).nonzero().flatten()
     if len(states):
         games = play_states(
-            rewards[:, states], LEVELS, num_iterations=STATE_GAME_ITERATIONS, tolerance=STATE_GAME_TOLERANCE
+            rewards[:, states], levels, num_iterations=STATE_GAME_ITERATIONS, tolerance=STATE_GAME_TOLERANCE
         )
-        policies[:, states] = _greedy(games.policy)
+        policies[:, states] = games.policy.double() if drawn else greedy(games.policy)
     return policies, ordinary
 
 
@@ -103,7 +110,7 @@ def lower_bound(belief: RewardEnsemble, rows: np.ndarray) -> tuple[Tensor, Tenso
     rewards = belief.rewards(rows, bounded=False).double()
     mean, deviation = rewards.mean(dim=0), rewards.std(dim=0)
     bounds = mean - torch.from_numpy(BETAS)[:, None, None] * deviation
-    return _greedy(bounds), ordinary_policy(rewards)
+    return greedy(bounds), ordinary_policy(rewards)
 
 
 def asking_beyond(score: np.ndarray, familiar: int, ordinary: Tensor) -> tuple[Tensor, Tensor]:
@@ -167,20 +174,20 @@ def results(split: Problem, seed: int, logged: bool, ours: bool = False) -> Iter
     rewards = split.logged(np.random.default_rng([seed, 99])) if logged else split.rewards()
     rows, familiar = np.concatenate([split.familiar, split.novel]), len(split.familiar)
     started = time.perf_counter()
-    belief = _fitted(split, rewards, seed, None)
+    belief = fitted(split, rewards, seed, None)
     yield "k-of-N", judged(split, *k_of_n(belief, rows), plain=PLAIN), time.perf_counter() - started
     yield "mean - beta std of the same models", judged(split, *lower_bound(belief, rows)), time.perf_counter() - started
     if ours:
         return
     started = time.perf_counter()
-    plain = _fitted(split, rewards, seed, 0.0)
+    plain = fitted(split, rewards, seed, 0.0)
     policies, ordinary = k_of_n(plain, rows)
     yield "k-of-N, prior=0", judged(split, policies, ordinary, plain=PLAIN), time.perf_counter() - started
     yield "mean - beta std, prior=0", judged(split, *lower_bound(plain, rows)), time.perf_counter() - started
     for name, make in classifiers(seed).items():
         started = time.perf_counter()
         values = classifier_values(make, split, rewards, rows)
-        acting = _greedy(torch.from_numpy(values[:, :-1]))
+        acting = greedy(torch.from_numpy(values[:, :-1]))
         acting = torch.cat([acting, torch.zeros(len(rows), 1, dtype=acting.dtype)], dim=1)
         asking = asking_beyond(-values[:, :-1].max(axis=1), familiar, acting)
         yield f"{name}, threshold", judged(split, *asking), time.perf_counter() - started
@@ -209,13 +216,14 @@ def judged(split: Problem, policies: Tensor, ordinary: Tensor, plain: int | None
     return Judged(budgets, None if plain is None else at(1 + plain), float(right.mean()))
 
 
-def _fitted(split: Problem, rewards: np.ndarray, seed: int, prior: float | None) -> RewardEnsemble:
+def fitted(split: Problem, rewards: np.ndarray, seed: int, prior: float | None) -> RewardEnsemble:
+    """The default belief about rewards [S, A] in the training rows, or one with another prior."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BeliefWarning)
         return fit_ensemble(split.rows, rewards, seed=seed, prior=prior, progress=False)
 
 
-def _greedy(values: Tensor) -> Tensor:
+def greedy(values: Tensor) -> Tensor:
     """All on the best action: [..., A] -> [..., A]."""
     return torch.nn.functional.one_hot(values.argmax(dim=-1), values.shape[-1]).double()
 

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import torch
 from cautious import *
-from cautious import KofNPPO, ScenarioEnv, ScenarioPPO, StepHistory
+from cautious import KofNPPO, RankedMixture, ScenarioEnv, ScenarioPPO, StepHistory, rewards_of_next_states, rewards_of_pairs
 from cautious.baselines import k_of_n
 from cautious_paper.worlds.data import load_images
 
@@ -143,6 +143,9 @@ CALLS = [
     Call("ScenarioEnv", "ScenarioEnv(lambda m: lake)", INVALID, "num_scenarios: pass it"),
     Call("ScenarioEnv", "ScenarioEnv([3])", INVALID, "scenario 0 is a int, not a gymnasium.Env"),
     Call("StepHistory", "StepHistory(lake, 0)", INVALID, "num_steps=0"),
+    Call("RankedMixture", "RankedMixture(0)", INVALID, "smoothing=0 must lie in (0, 1]"),
+    Call("rewards_of_pairs", "rewards_of_pairs(models)", INVALID, "pass a function that returns [M, B]"),
+    Call("rewards_of_next_states", 'rewards_of_next_states("driving")', INVALID, "a list of M functions"),
     Call("KofNPPO", 'KofNPPO.load("empty", lake, models)', MISSING, "there is no such file"),
     Call(
         "TabularMDP",
@@ -381,6 +384,23 @@ CALLS = [
         INVALID,
         "executor='ray' must be what open_executor yields",
     ),
+    Call("evaluate", 'evaluate(table, label="sort", hold_out="kind")', INVALID, "no column 'sort'"),
+    Call("evaluate", 'evaluate(table, label="kind", hold_out="ward")', INVALID, "no column 'ward'"),
+    Call("evaluate", 'evaluate(table, label="kind", hold_out="kind")', INVALID, "a single label is left to learn"),
+    Call("evaluate", 'evaluate(table, label="kind", hold_out="kind", wrong=-1)', INVALID, "zero or a positive number"),
+    Call(
+        "evaluate",
+        'evaluate(table, label="kind", hold_out="x")',
+        INVALID,
+        "no column is left that says what a state is",
+    ),
+    Call(
+        "evaluate",
+        'evaluate(table, label="kind", hold_out="kind", payoffs={"red": {"go": 1}})',
+        INVALID,
+        "none for the label 'blue'",
+    ),
+    Call("evaluate", "evaluate(states, label='kind', hold_out='kind')", INVALID, "data"),
     Call("fit_ensemble", "fit_ensemble(states[0], paid)", INVALID, "expected one row per state"),
     Call("fit_ensemble", "fit_ensemble(states * nan, paid)", INVALID, "every entry must be a finite number"),
     Call("fit_ensemble", "fit_ensemble(states, paid[:5])", INVALID, "expected shape [S, A] with S=20"),
@@ -740,6 +760,13 @@ CALLS = [
     Call("CautiousPolicy", "policy.predict(7)", INVALID, "there are 2, counted from 0"),
     Call("CautiousPolicy", 'CautiousPolicy.load("nowhere")', MISSING, "nowhere/policy.json: there is no such file"),
     Call("CautiousPolicy", 'CautiousPolicy.load("text")', BAD, "text/policy.json: not a complete JSON file"),
+    Call("departure_limit", "departure_limit(1.5)", INVALID, "rate=1.5 must be in [0, 1]"),
+    Call("departure_limit", "departure_limit(0.05, 0)", INVALID, "num_rows=0"),
+    Call(
+        "DepartureMonitor", "DepartureMonitor(0.05, false_alarms=1)", INVALID, "must be between 0 and 1, both excluded"
+    ),
+    Call("DepartureMonitor", "DepartureMonitor(0.05).add([0])", INVALID, "pass what policy.decide returned"),
+    Call("DepartureMonitor", "DepartureMonitor.of(0.05)", INVALID, "pass policy.decide(familiar_rows)"),
     Call("calibrate", 'calibrate("policy", [0, 1])', INVALID, "pass a cautious.CautiousPolicy"),
     Call("calibrate", 'calibrate(policy, [0, 1], at_most="few")', INVALID, "must be between 0 and 1, both excluded"),
     Call("calibrate", "calibrate(policy, [0, 1], at_most=0)", INVALID, "must be between 0 and 1, both excluded"),
@@ -972,6 +999,11 @@ COMMANDS = [
     Command("data", "fetch --data empty", 2, "use --out"),
     Command("data", "--out empty", 2, "belongs to 'fetch'"),
     Command("data", "fetch digits --out flat.npy", 2, "flat.npy is a file; choose a folder, or a new name"),
+    Command("evaluate", "log.csv --label kind --hold-out ward", 2, "no column 'ward'"),
+    Command("evaluate", "log.csv --label kind --hold-out kind", 2, "a single label is left to learn"),
+    Command("evaluate", "nowhere.csv --label kind --hold-out kind", 2, "nowhere.csv: there is no such file"),
+    Command("evaluate", "log.csv --label kind --hold-out done --level 1-of-x", 2, "1-of-x"),
+    Command("evaluate", "log.csv --label kind --hold-out done --out flat.npy", 2, "flat.npy is a file"),
     Command("train", "", 2, "no file is named; pass at least one"),
     Command("train", "nowhere.npz", 2, "nowhere.npz: there is no such file"),
     Command("train", "flat.npy", 2, "expected a file that ends in .csv, .parquet, .npz or .safetensors"),

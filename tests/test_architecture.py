@@ -61,7 +61,7 @@ HOMES = {
         "cautious_paper.experiments.run_frames",
     ),
     "polars": (),  # its frames are taken, it is never imported
-    "matplotlib": ("cautious_paper.report",),
+    "matplotlib": ("cautious_paper.report", "cautious.baselines.evaluation_files"),
     "PIL": ("cautious_paper.report",),
     "tyro": ("cautious.cli", "cautious_paper.cli"),
     "rich": ("cautious.cli", "cautious_paper.cli"),
@@ -154,13 +154,13 @@ def test_what_is_imported_is_declared():
     extras = project["optional-dependencies"]
     wanted = [
         *project["dependencies"],
-        *(entry for extra in ("minigrid", "ray", "rl", "tables") for entry in extras[extra]),
+        *(entry for extra in ("minigrid", "ray", "rl", "sklearn", "tables") for entry in extras[extra]),
     ]
     declared = {re.split(r"[><=;\[ ]", entry)[0].replace("-", "_") for entry in wanted}
     declared |= {*ORDER, "triton"}  # the latter comes with torch for GPUs, and is done without elsewhere
     for module, path in modules():
         for name in {imported.split(".")[0] for imported in imports_of(path)} - set(sys.stdlib_module_names):
-            assert {"PIL": "pillow"}.get(name, name) in declared, f"{module} imports {name}"
+            assert {"PIL": "pillow", "sklearn": "scikit_learn"}.get(name, name) in declared, f"{module} imports {name}"
 
 
 def test_the_source_package_has_what_the_readme_uses():

@@ -2,9 +2,10 @@
 
 python tools/survival_commands.py --kills 20
 
-`learn` is `KofNPPO.learn` with checkpoints: the same call is repeated until it comes to its end, and must then have the same
-bits. `calibrate` writes nothing: what it reads must stay, and the next call must say the same. `solve` writes over the results
-of an earlier call: the files must be those of one call, old or new. The exit status is 1 if anything else is found.
+`learn` is `KofNPPO.learn` with checkpoints: the same call is repeated until it comes to its end, and must then have the
+same bits. `evaluate` likewise: the same command must come to the same files, all of which appear at its end. `calibrate`
+writes nothing: what it reads must stay, and the next call must say the same. `solve` writes over the results of an earlier
+call: the files must be those of one call, old or new. The exit status is 1 if anything else is found.
 """
 
 from __future__ import annotations
@@ -133,8 +134,41 @@ def survive_solve(work: Path, kills: int, rng: random.Random) -> tuple[int, list
     return done, wrong
 
 
+def survive_evaluate(work: Path, kills: int, rng: random.Random) -> tuple[int, list[str]]:
+    """Kill `cautious evaluate` again and again, each time at a random instant; compare what it comes to."""
+    draws = np.random.default_rng(0)
+    kinds = np.repeat(["a", "b", "c", "d"], 40)
+    x = np.repeat([0.0, 2.0, 4.0, 6.0], 40) + draws.standard_normal(160)
+    with (work / "log.csv").open("w", encoding="utf-8") as file:
+        file.write("x,y,kind\n")
+        file.writelines(f"{a},{b},{kind}\n" for a, b, kind in zip(x, draws.standard_normal(160), kinds, strict=True))
+    call = [
+        sys.executable,
+        "-m",
+        "cautious",
+        "evaluate",
+        str(work / "log.csv"),
+        "--label",
+        "kind",
+        "--hold-out",
+        "kind",
+    ]
+    call += ["--num-models", "20", "--num-epochs", "40", "--out"]
+    seconds, _ = timed([*call, str(work / "whole")])
+    expected, done, wrong, run = digests(work / "whole"), 0, [], 0
+    while done < kills:
+        folder, run = work / f"killed-{run}", run + 1
+        while killed_at([*call, str(folder)], rng.uniform(0.3 * seconds, 1.05 * seconds)):
+            done += 1
+            found = {name for name in digests(folder) if name.startswith("evaluation")}
+            wrong += [] if found in (set(), set(expected)) else [f"run {run}: only {', '.join(found)} after a kill"]
+        wrong += [] if digests(folder) == expected else [f"run {run} differs"]
+    return done, wrong
+
+
 KINDS: dict[str, Callable[[Path, int, random.Random], tuple[int, list[str]]]] = {
     "KofNPPO.learn, with checkpoints": survive_learning,
+    "cautious evaluate": survive_evaluate,
     "cautious calibrate": survive_calibrate,
     "cautious solve, over earlier results": survive_solve,
 }

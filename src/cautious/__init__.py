@@ -51,11 +51,14 @@ _NAMES = {
     "cautious.policy.policy": ("CautiousPolicy",),
     "cautious.policy.decision": ("Decision",),
     "cautious.policy.explanation": ("Explanation",),
+    "cautious.policy.monitor": ("DepartureMonitor", "departure_limit"),
     "cautious.policy.fallback": ("FallbackRule",),
     "cautious.policy.calibration": ("calibrate", "Calibration", "CalibrationWarning"),
     "cautious.ops.rates": ("smallest_rate",),
     # What others do, and how they compare
     "cautious.baselines.comparing": ("compare", "Problem"),
+    "cautious.baselines.evaluating": ("evaluate",),
+    "cautious.baselines.evaluation": ("Evaluation",),
     # Learning from a simulator
     "cautious.rl.kofn_ppo": ("KofNPPO",),
     "cautious.rl.scenario_ppo": ("ScenarioPPO",),
@@ -87,7 +90,7 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
-_MODULES = ("baselines",)
+_MODULES = ("baselines", "estimator")
 """Modules whose names are public as they are: `cautious.baselines.mean_minus_std`."""
 
 _EXTRAS = {name for name, module in _HOMES.items() if module.startswith("cautious.rl.")}
@@ -100,6 +103,8 @@ __all__ = [*(name for name in _HOMES if name not in _EXTRAS), "__version__"]
 if TYPE_CHECKING:
     from cautious import baselines as baselines
     from cautious.baselines.comparing import Problem, compare
+    from cautious.baselines.evaluating import evaluate
+    from cautious.baselines.evaluation import Evaluation
     from cautious.beliefs.belief import Belief, TableBelief
     from cautious.beliefs.diagnostics import BeliefWarning, Diagnosis
     from cautious.beliefs.disagreement import FamiliarDisagreement, disagreement
@@ -134,6 +139,7 @@ if TYPE_CHECKING:
     from cautious.policy.decision import Decision
     from cautious.policy.explanation import Explanation
     from cautious.policy.fallback import FallbackRule
+    from cautious.policy.monitor import DepartureMonitor, departure_limit
     from cautious.policy.policy import CautiousPolicy
     from cautious.risk import CVaR, KofN, Mean, MeanCVaR, RiskMeasure, WorstCase
     from cautious.rl.belief import StepRewards

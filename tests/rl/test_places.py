@@ -190,7 +190,11 @@ class TestLogs:
         actions = agent.rollout_buffer.actions.ravel().astype(int)
         means = DOUBT[:, 0, actions].mean(axis=1)
         assert kept["cautious/learned_reward"] == pytest.approx(means.min())
-        bandit().learn(64)
+        assert kept["cautious/adversary_lag"] == pytest.approx(0, abs=1e-12)
+        agent = bandit(mixture=Hopeful()).learn(64, callback=Watch())
+        returns = agent.standings.returns  # all the weight is on the better of two models
+        assert kept["cautious/adversary_lag"] == pytest.approx(returns.max() - returns.min())
+        assert returns.max() > returns.min()
         assert capsys.readouterr().out == ""
 
 

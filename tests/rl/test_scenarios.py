@@ -184,6 +184,20 @@ class TestAsStableBaselines:
             values = agent.policy.predict_values(agent.policy.obs_to_tensor(shown)[0])
         assert float(values.std()) > 0
 
+    def test_continuous_actions_and_several_starts_serve(self):
+        env = ScenarioEnv(lambda m: gymnasium.make("Pendulum-v1", g=8 + 0.1 * m), 20)
+        settings = {**SMALL, "n_steps": 64, "batch_size": 64, "num_starts": 2}
+        agent = ScenarioPPO("MlpPolicy", env, 20, "20-of-20", **settings).learn(128)
+        assert len(agent.start_values) == 2
+        assert agent.predict(np.zeros(3))[0].shape == (1,)
+        assert agent.value(40, horizon=5, seed=1) == agent.value(40, horizon=5, seed=1)
+
+    def test_held_out_scenarios_are_another_environment(self):
+        agent = agent_for("5-of-20")
+        agent.set_env(copies(lambda: Arms(PAYS + 3)))
+        assert agent.value(40, seed=0).estimate > 2
+        assert agent.learn(640).standings.returns.min() > 2
+
     def test_dictionaries_serve(self):
         agent = agent_for("20-of-20", lambda: Arms(as_dict=True)).learn(640)
         assert agent.probabilities({"place": np.zeros((4, 2))}).shape == (4, 2)

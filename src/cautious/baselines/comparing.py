@@ -8,7 +8,6 @@ call resumes from these rows.
 from __future__ import annotations
 
 import inspect
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cautious.baselines.kept_rows import keep_rows, known_rows
 from cautious.baselines.policies import risk_neutral
-from cautious.errors import BadFileError, InvalidInputError
+from cautious.errors import InvalidInputError
 from cautious.executors import Executor, LocalExecutor
 from cautious.mdp.tabular import TabularMDP
 from cautious.mdp.uncertain import UncertainMDP
@@ -156,7 +156,7 @@ def compare(
         raise InvalidInputError("seeds: there are none; pass the number of seeds, or the seeds themselves.")
     pandas = pandas_for("compare")
     path = None if out is None else as_folder(out, "out") / ROWS
-    known = _known_rows(path)
+    known = known_rows(path, KEYS)
     pieces = [
         (problem, seed, [name for name in named if (problem, name, seed) not in known])
         for problem in problems
@@ -168,7 +168,7 @@ def compare(
     for done, (_, rows) in enumerate(
         (executor or LocalExecutor()).map(_run_piece, shared, todo, device="cpu", title="comparing"), start=1
     ):
-        _keep(path, rows, known)
+        keep_rows(path, rows, known, KEYS)
         if shown is not None:
             shown(done, len(todo))
     wanted = {(problem, name, seed) for problem in problems for name in named for seed in numbers}
@@ -266,34 +266,6 @@ def _named_methods(methods: Mapping[str, Method] | Sequence[Method]) -> dict[str
             "methods: pass functions of (world, rewards) that return a policy, by name or in a list."
         )
     return named
-
-
-def _known_rows(path: Path | None) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Rows of an earlier call, by problem, method and seed; a last line that was cut short is left out."""
-    if path is None or not path.exists():
-        return {}
-    known = {}
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    for number, line in enumerate(lines, start=1):
-        try:
-            row = json.loads(line)
-            known[tuple(row[key] for key in KEYS)] = row
-        except (ValueError, KeyError, TypeError) as error:
-            if number == len(lines) and not line.endswith("\n"):
-                path.write_text("".join(lines[:-1]), encoding="utf-8")
-                break
-            raise BadFileError(
-                f"{path}: line {number} is not a row of a comparison; delete the file to begin anew."
-            ) from error
-    return known
-
-
-def _keep(path: Path | None, rows: list[dict[str, Any]], known: dict[tuple[Any, ...], dict[str, Any]]) -> None:
-    known.update({tuple(row[key] for key in KEYS): row for row in rows})
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def _summary(

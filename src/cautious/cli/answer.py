@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import functools
 import math
 from collections.abc import Sequence
@@ -48,20 +47,6 @@ def users_columns(header: Sequence[str]) -> set[str]:
         ):
             return set(header[:place])
     return set(header)
-
-
-def as_cell(text: str) -> str:
-    """A text that no spreadsheet takes for a formula: behind an apostrophe where it begins like one and is no number.
-
-    >>> as_cell("=1+1"), as_cell("-0.5"), as_cell("brake")
-    ("'=1+1", '-0.5', 'brake')
-    """
-    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return text
-    with contextlib.suppress(ValueError):
-        float(text)
-        return text
-    return f"'{text}"
 
 
 @dataclass(frozen=True)
@@ -209,7 +194,7 @@ class Answer:
         """
         import csv
 
-        from cautious.tables.files import FileTable
+        from cautious.tables.files import FileTable, as_cell
 
         assert self.inputs is not None
         table, columns = self.inputs.table, self.inputs.belief.columns

@@ -58,6 +58,7 @@ class KofNPPO(JudgedPPO):
         cautious/learned_reward     mean reward per step of the newest rollout, as the weighted models pay it
         cautious/k_of_n_return      k-of-N value of the returns by recent rollouts, normalised by 1 - gamma
         cautious/mean_return        mean of those returns
+        cautious/adversary_lag      how much more the weighted models pay than the level's value: large where weights lag behind
         cautious/level_k            k, where the level is a `KofN`
 
     A subclass may override `step_rewards`, `rollout_returns`, `paid_rewards` and `step_weights`; a rule for the weights of the
@@ -240,11 +241,13 @@ class KofNPPO(JudgedPPO):
         level = self._present_level()
         self.standings.count(sums, visits)
         self.standings.weigh(self.mixture, weights_by_rank(level, self.num_models).numpy())
-        self.logger.record("cautious/k_of_n_return", float(risk_value(self.level, self.standings.returns)))
-        self.logger.record("cautious/mean_return", float(self.standings.returns.mean()))
+        returns, weights = self.standings.returns, self.standings.weights
+        self.logger.record("cautious/k_of_n_return", float(risk_value(self.level, returns)))
+        self.logger.record("cautious/adversary_lag", float(weights @ returns - float(risk_value(level, returns))))
+        self.logger.record("cautious/mean_return", float(returns.mean()))
         if isinstance(level, KofN):
             self.logger.record("cautious/level_k", level.k)
-        return steps, rewards, self.standings.weights
+        return steps, rewards, weights
 
     def _place(self, method: str) -> str:
         """A method's name in errors."""

@@ -86,7 +86,11 @@ class ScenarioPPO(KofNPPO):
         if not 0 < as_number(even_share) <= 1:
             raise InvalidInputError(f"even_share={even_share!r} must lie in (0, 1].")
         warn_of_few(
-            parse_level(level), count, "scenarios", "judge the policy in scenarios that were held out", stacklevel=3
+            parse_level(level),
+            count,
+            "scenarios",
+            "judge the policy in held-out scenarios: agent.set_env(other)",
+            stacklevel=3,
         )
         self.even_share = float(even_share)
         super().__init__(_policy_class(policy), env, _Scenarios(count), level, **settings)

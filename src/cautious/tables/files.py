@@ -5,6 +5,7 @@ Every row keeps the number of its line, which messages about its cells name.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -241,3 +242,17 @@ def _joined(parts: Sequence[Column]) -> Column:
     cells = [cell for part in parts for cell in part.cells]
     numbers, missing = (np.concatenate([getattr(part, name) for part in parts]) for name in ("numbers", "missing"))
     return Column(cells, numbers, missing, parts[0].kind if len({part.kind for part in parts}) == 1 else "")
+
+
+def as_cell(text: str) -> str:
+    """A text that no spreadsheet takes for a formula: behind an apostrophe where it begins like one and is no number.
+
+    >>> as_cell("=1+1"), as_cell("-0.5"), as_cell("brake")
+    ("'=1+1", '-0.5', 'brake')
+    """
+    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return text
+    with contextlib.suppress(ValueError):
+        float(text)
+        return text
+    return f"'{text}"
