@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from cautious.tables.cells import NOT_TRIED, Table, as_cell_number, as_text, in_
 from cautious.tables.files import are_tables, read_tables
 from cautious.tables.frames import as_table, index_of, is_frame
 from cautious.tables.schema import MOST_CATEGORIES, TableSchema
-from cautious.validation import are_counts, as_float_tensor, as_path, check_shape, check_size
+from cautious.validation import are_counts, as_float_tensor, as_number, as_path, check_shape, check_size
 
 SIGNED = re.compile(r"([+-]?)\s*(.*)", re.DOTALL)
 FORMS = "a number, a column of numbers (amount, -amount), or a number times one (0.1*amount)"
@@ -186,13 +186,24 @@ def called(function: PayoffFunction, states: Any, columns: TableSchema | None) -
     return payoffs, names
 
 
-def described_labels(labels: Sequence[str], numbers: Tensor) -> dict[str, Any]:
+class KeptLabels(NamedTuple):
+    """The labels that models predict."""
+
+    names: tuple[str, ...]
+    shares: Tensor
+    """How often each occurs among the rows of the training, [L], float64."""
+    smoothing: float
+    """Weight of the shares in the targets that were learned (`beliefs.labels.smoothed`)."""
+
+
+def described_labels(labels: Sequence[str], numbers: Tensor, smoothing: float) -> dict[str, Any]:
     """The labels and how often each occurs among the rows of the training [S], to keep in a belief's settings."""
-    return {"names": list(labels), "counts": numbers.bincount(minlength=len(labels)).tolist()}
+    counts = numbers.bincount(minlength=len(labels)).tolist()
+    return {"names": list(labels), "counts": counts, "smoothing": smoothing}
 
 
-def kept_labels(settings: Mapping[str, Any]) -> tuple[tuple[str, ...], Tensor]:
-    """What `described_labels` wrote: the labels, and the share of the training's rows that has each, [L], float64.
+def kept_labels(settings: Mapping[str, Any]) -> KeptLabels:
+    """What `described_labels` wrote.
 
     Raises:
         BadFileError: It is something else.
@@ -200,11 +211,14 @@ def kept_labels(settings: Mapping[str, Any]) -> tuple[tuple[str, ...], Tensor]:
     kept = settings.get(LABELS_KEPT_AS)
     names: Any = kept.get("names") if isinstance(kept, dict) else None
     counts: Any = kept.get("counts") if isinstance(kept, dict) else None
-    lists = isinstance(names, list) and isinstance(counts, list) and len(names) == len(counts) > 1
+    smoothing = as_number(kept.get("smoothing")) if isinstance(kept, dict) else math.nan
+    lists = (
+        isinstance(names, list) and isinstance(counts, list) and len(names) == len(counts) > 1 and 0 <= smoothing < 1
+    )
     if not lists or not all(isinstance(name, str) for name in names) or not are_counts(*counts):
         raise BadFileError("belief: what it keeps of its labels is no list of names and counts; the file is damaged.")
     tried = torch.tensor(counts, dtype=torch.float64)
-    return tuple(names), tried / tried.sum()
+    return KeptLabels(tuple(names), tried / tried.sum(), smoothing)
 
 
 def label_numbers(labels: Any, num_rows: int) -> tuple[Tensor, tuple[str, ...]]:
