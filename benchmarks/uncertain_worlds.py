@@ -3,6 +3,8 @@
 CAUTIOUS_DATA=FOLDER python -m benchmarks.uncertain_worlds published   (RiverSwim and HIV of Su & Petrik, in FOLDER/multi-model)
 python -m benchmarks.uncertain_worlds made [--worlds inventory lake ...] [--models 30]
 python -m benchmarks.uncertain_worlds cost
+python -m benchmarks.uncertain_worlds held-out     (how many models a level needs)
+python -m benchmarks.uncertain_worlds parallel [--ray]     (searches shared by threads, and by a Ray cluster of this machine)
 
 Methods: the nominal policy (optimum of the mean model); CADP (coordinate ascent for the mean of all models, from the nominal
 and the mixed-values policies); rectangular robust optimisation (every state-action pair has its own worst models); policy
@@ -21,14 +23,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse
 import torch
 
-from cautious import CVaR, FewModelsWarning, KofN, Mean, RiskMeasure, UncertainMDP, solve_mdp
+from cautious import CVaR, FewModelsWarning, KofN, Mean, RiskMeasure, UncertainMDP, open_executor, solve_mdp
+from cautious.executors import Executor
 from cautious.mdp.evaluation import action_values, policy_reach
 from cautious.mdp.models import Models, dirichlet_models, models_of_parameter, read_models
 from cautious.risk import weights_by_rank
 from cautious.solvers.uncertain.ascent import ascend, mixed_values_policy
-from cautious.solvers.uncertain.oracle import nominal_actions
+from cautious.solvers.uncertain.oracle import DoubleOracle, nominal_actions
 from cautious.solvers.uncertain.problem import UncertainProblem
 from cautious_paper.experiments.store import provenance_line
 from cautious_paper.worlds.uncertain import (
@@ -145,11 +149,46 @@ def methods(models: Models, level: RiskMeasure) -> Iterator[tuple[str, Found]]:
         yield name, Found(mixture, time.perf_counter() - began)
 
 
-def cost(args: argparse.Namespace) -> Iterator[str]:
-    """Seconds of a solution, bound included, as states, models and the horizon grow."""
-    yield "| states | models | horizon | s | policies found | histories | gap, % of the range of the rewards |"
+def held_out(args: argparse.Namespace) -> Iterator[str]:
+    """The value on 500 models that were held out, by the number of models solved for; three draws of these."""
+    draws, most, judged = 3, 320, 500
+    yield "| world | level | models | in the tail | nominal, held out | double oracle, held out (each) | on its own models |"
     yield "|---|---|---|---|---|---|---|"
+    for name in ("inventory", "lake", "machine"):
+        every = WORLDS[name](draws * most + judged)
+
+        def part(first: int, count: int, level: RiskMeasure, every: Models = every) -> UncertainProblem:
+            numbers = np.arange(first, first + count)
+            return problem_of(Models(every.world.subset(numbers), every.rewards[numbers]), level)
+
+        for level in (CVaR(0.25), CVaR(0.05)):
+            others = part(draws * most, judged, level)
+            for count in (10, 20, 40, 80, 160, 320):
+                nominal, found, promised = [], [], []
+                for draw in range(draws):
+                    problem = part(draw * most, count, level)
+                    uniform = np.full(count, 1 / count)
+                    nominal.append(others.value(others.returns(problem.of_actions(nominal_actions(problem, uniform)))))
+                    oracle = DoubleOracle(problem)
+                    oracle.run(lambda _: False)
+                    shares = oracle.equilibrium.mixture[oracle.support]
+                    returns = [others.returns(oracle.policies[k]) for k in oracle.support]
+                    found.append(others.value(shares @ np.array(returns)))
+                    promised.append(oracle.equilibrium.value)
+                tail = max(1.0, 1 / float(weights_by_rank(level, count)[0]))
+                each = ", ".join(f"{value:.4f}" for value in found)
+                yield (
+                    f"| {name} | {level} | {count} | {tail:.3g} | {np.mean(nominal):.4f} | "
+                    f"{np.mean(found):.4f} ({each}) | {np.mean(promised):.4f} |"
+                )
+
+
+def cost(args: argparse.Namespace) -> Iterator[str]:
+    """CPU seconds of a solution, bound included, as states, models and the horizon grow; sparse worlds have shared doubts."""
+    yield "| world | states | models | horizon | CPU s | policies found | histories | gap, % of the range of the rewards |"
+    yield "|---|---|---|---|---|---|---|---|"
     base = (20, 30, 20)
+    cost_row("", garnet(20, 5))  # compiles
     for sizes in (
         base,
         (80, 30, 20),
@@ -162,14 +201,59 @@ def cost(args: argparse.Namespace) -> Iterator[str]:
         (80, 30, None),
     ):
         num_states, num_models, horizon = sizes
-        models = garnet(num_models, 5, num_states=num_states, horizon=horizon)
+        yield cost_row("estimated", garnet(num_models, 5, num_states=num_states, horizon=horizon))
+    for num_states, num_models, horizon in (
+        (300, 20, None),
+        (1000, 20, None),
+        (3000, 20, None),
+        (10_000, 20, None),
+        (300, 100, None),
+        (10_000, 20, 50),
+    ):
+        yield cost_row("sparse", sparse_world(num_states, num_models, horizon))
+
+
+def cost_row(name: str, models: Models) -> str:
+    """One line of the table of costs."""
+    world = models.world
+    began = time.process_time()
+    solution = solve_mdp(world, models.rewards, "5-of-20")
+    seconds = time.process_time() - began
+    gap = 100 * float(solution.certificate().gap / (models.rewards.max() - models.rewards.min()))
+    size = f"{name} | {world.num_states:,} | {len(world)} | {world.horizon or 'none'}"
+    found = solution.record["num_policies_found"]
+    return f"| {size} | {seconds:.1f} | {found} | {solution.num_histories:,} | {gap:.3f} |"
+
+
+def parallel(args: argparse.Namespace) -> Iterator[str]:
+    """Seconds of three rounds of searches in a sparse world of 500 states; the policies are the same to the bit."""
+    models = sparse_world(500, 20)
+    problem = problem_of(models, KofN(5, 20))
+    yield "| searches on | s | times as fast |"
+    yield "|---|---|---|"
+    seconds, first = {}, None
+
+    def timed(name: str, executor: Executor | None) -> str:
+        nonlocal first
+        oracle, rounds = DoubleOracle(problem, executor), iter(range(3))
         began = time.perf_counter()
-        solution = solve_mdp(models.world, models.rewards, "5-of-20")
-        seconds = time.perf_counter() - began
-        gap = 100 * float(solution.certificate().gap / (models.rewards.max() - models.rewards.min()))
-        found = solution.record["num_policies_found"]
-        size = f"{num_states} | {num_models} | {horizon or 'none'}"
-        yield f"| {size} | {seconds:.1f} | {found} | {solution.num_histories:,} | {gap:.3f} |"
+        oracle.run(lambda _: next(rounds, None) is None)
+        seconds[name] = time.perf_counter() - began
+        first = oracle.rows if first is None else first
+        if not np.array_equal(first, oracle.rows):
+            raise SystemExit(f"{name}: other policies were found than by one thread.")
+        return f"| {name} | {seconds[name]:.1f} | {next(iter(seconds.values())) / seconds[name]:.1f} |"
+
+    oracle = DoubleOracle(problem)
+    oracle.run(lambda found: len(oracle.policies) > 2)  # compiles
+    cores = len(os.sched_getaffinity(0))
+    for count in (1, 2, 4, 8, 16):
+        if count <= cores:
+            torch.set_num_threads(count)
+            yield timed(f"{count} thread{'s' * (count > 1)}", None)
+    if args.ray:
+        with open_executor("ray") as executor:
+            yield timed(f"Ray, {cores} workers of this machine", executor)
 
 
 def problem_of(models: Models, level: RiskMeasure) -> UncertainProblem:
@@ -255,6 +339,24 @@ def garnet(num_models: int, visits: int, num_states: int = 20, horizon: int | No
     return Models(world, torch.from_numpy(pays).expand(num_models, -1, -1))
 
 
+def sparse_world(num_states: int, num_models: int, horizon: int | None = None) -> Models:
+    """Four actions with four successors anywhere; twelve shared doubts move all chances."""
+    rng = np.random.default_rng(0)
+    num_pairs = 4 * num_states
+    rows, columns = np.repeat(np.arange(num_pairs), 4), rng.integers(0, num_states, 4 * num_pairs)
+    base, shown = np.log(rng.dirichlet(np.ones(4), num_pairs).ravel() + 1e-9), rng.normal(size=(12, 4 * num_pairs))
+    chances = [np.exp(base + 0.5 * rng.normal(size=12) @ shown).reshape(-1, 4) for _ in range(num_models)]
+    matrices = [
+        scipy.sparse.csr_array(
+            ((one / one.sum(axis=1, keepdims=True)).ravel(), (rows, columns)), (num_pairs, num_states)
+        )
+        for one in chances
+    ]
+    world = UncertainMDP(matrices, np.full(num_states, 1 / num_states), 0.95, horizon=horizon)
+    pays = rng.random((num_states, 4)) ** 3
+    return Models(world, torch.from_numpy(pays).expand(num_models, -1, -1))
+
+
 def machine(num_models: int) -> Models:
     """A machine whose wear and whose repairs nobody knows (`machine_model`)."""
     rng = np.random.default_rng(0)
@@ -274,13 +376,15 @@ WORLDS: dict[str, Callable[[int], Models]] = {
 def main() -> None:
     """Print the machine, then the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=("published", "made", "cost"))
+    tables = {"published": published, "made": made, "cost": cost, "held-out": held_out, "parallel": parallel}
+    parser.add_argument("table", choices=tables)
+    parser.add_argument("--ray", action="store_true")
     parser.add_argument("--worlds", nargs="+", choices=WORLDS, default=list(WORLDS))
     parser.add_argument("--models", type=int, default=30)
     args = parser.parse_args()
     warnings.simplefilter("ignore", FewModelsWarning)
     print(provenance_line(), end="\n\n")
-    for line in {"published": published, "made": made, "cost": cost}[args.table](args):
+    for line in tables[args.table](args):
         print(line, flush=True)
 
 

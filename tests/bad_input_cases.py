@@ -762,6 +762,13 @@ CALLS = [
     Call("CautiousPolicy", "policy.predict(7)", INVALID, "there are 2, counted from 0"),
     Call("CautiousPolicy", 'CautiousPolicy.load("nowhere")', MISSING, "nowhere/policy.json: there is no such file"),
     Call("CautiousPolicy", 'CautiousPolicy.load("text")', BAD, "text/policy.json: not a complete JSON file"),
+    Call("departure_limit", "departure_limit(1.5)", INVALID, "rate=1.5 must be in [0, 1]"),
+    Call("departure_limit", "departure_limit(0.05, 0)", INVALID, "num_rows=0"),
+    Call(
+        "DepartureMonitor", "DepartureMonitor(0.05, false_alarms=1)", INVALID, "must be between 0 and 1, both excluded"
+    ),
+    Call("DepartureMonitor", "DepartureMonitor(0.05).add([0])", INVALID, "pass what policy.decide returned"),
+    Call("DepartureMonitor", "DepartureMonitor.of(0.05)", INVALID, "pass policy.decide(familiar_rows)"),
     Call("calibrate", 'calibrate("policy", [0, 1])', INVALID, "pass a cautious.CautiousPolicy"),
     Call("calibrate", 'calibrate(policy, [0, 1], at_most="few")', INVALID, "must be between 0 and 1, both excluded"),
     Call("calibrate", "calibrate(policy, [0, 1], at_most=0)", INVALID, "must be between 0 and 1, both excluded"),

@@ -51,6 +51,7 @@ _NAMES = {
     "cautious.policy.policy": ("CautiousPolicy",),
     "cautious.policy.decision": ("Decision",),
     "cautious.policy.explanation": ("Explanation",),
+    "cautious.policy.monitor": ("DepartureMonitor", "departure_limit"),
     "cautious.policy.fallback": ("FallbackRule",),
     "cautious.policy.calibration": ("calibrate", "Calibration", "CalibrationWarning"),
     "cautious.ops.rates": ("smallest_rate",),
@@ -138,6 +139,7 @@ if TYPE_CHECKING:
     from cautious.policy.decision import Decision
     from cautious.policy.explanation import Explanation
     from cautious.policy.fallback import FallbackRule
+    from cautious.policy.monitor import DepartureMonitor, departure_limit
     from cautious.policy.policy import CautiousPolicy
     from cautious.risk import CVaR, KofN, Mean, MeanCVaR, RiskMeasure, WorstCase
     from cautious.rl.belief import StepRewards

@@ -14,7 +14,7 @@ from cautious.beliefs.training.loop import EnsembleExecutor, Training, train
 from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
 from cautious.errors import Argument, InvalidInputError, MissingPackageError
 from cautious.machine import hardware_name
-from cautious.policy.states import BlockExecutor, Piece, Result, Shared
+from cautious.parallel import BlockExecutor, Piece, Result, Shared
 from cautious.progress import Progress, TitledProgress
 from cautious.validation import resolve_device
 
@@ -25,7 +25,7 @@ class Executor(EnsembleExecutor, BlockExecutor, Protocol):
     """Where work runs: training, decisions about many rows, the stages of an experiment. All executors give the same bits.
 
     An executor of one's own needs the methods of the calls that it is passed to: `fit_ensemble` uses `device` and `train`,
-    decisions use `map` (docs/extend.md).
+    decisions and the searches of an uncertain world use `map` (docs/extend.md).
     """
 
     is_local: bool

@@ -12,14 +12,18 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 import torch
 
+from cautious.progress import TitledProgress
+
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+Shared = TypeVar("Shared")
+Piece = TypeVar("Piece")
 
 
 def parallel_map(
@@ -55,6 +59,32 @@ def parallel_map(
                     on_failure()
                 pool.shutdown(cancel_futures=True)
                 raise
+
+
+class BlockExecutor(Protocol):
+    """What gives out pieces of work, in this process or elsewhere (`cautious.executors`)."""
+
+    def map(
+        self,
+        work: Callable[[Shared, Piece, TitledProgress | None], Result],
+        shared: Shared,
+        pieces: Sequence[Piece],
+        *,
+        device: torch.device | str,
+        title: str,
+        progress: TitledProgress | None = None,
+    ) -> Iterator[tuple[Piece, Result]]:
+        """Yield each piece with ``work(shared, piece, progress)`` as soon as it is finished, in any order.
+
+        Args:
+            work: A module-level function.
+            shared: The argument that is the same for all pieces.
+            pieces: The argument that differs.
+            device: The kind of device that a piece needs.
+            title: What `progress` calls the pieces together.
+            progress: Called as the work advances.
+        """
+        ...
 
 
 def single_threaded(compute: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

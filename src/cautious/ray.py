@@ -35,8 +35,7 @@ from cautious.beliefs.training.loop import Training, train, train_shard
 from cautious.beliefs.training.state import TrainingJob, TrainingProblem, TrainingSettings, TrainState
 from cautious.errors import Argument, CautiousError, ClusterError, ClusterWarning, InvalidInputError
 from cautious.machine import hardware_name, package_versions
-from cautious.parallel import single_threaded
-from cautious.policy.states import Piece, Result, Shared
+from cautious.parallel import Piece, Result, Shared, single_threaded
 from cautious.progress import Progress, TitledProgress, titled
 from cautious.validation import check_device
 

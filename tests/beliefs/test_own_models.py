@@ -194,6 +194,20 @@ def test_models_get_frames_as_they_were_passed_and_holes_may_be_familiar():
     assert torch.equal(belief.rewards(belief.as_trained(new)), belief.rewards(new))
 
 
+def test_explanations_name_the_feature_that_moved(belief):
+    rows = blobs(30, seed=6)[0]
+    moved = np.arange(30) % 3
+    rows[np.arange(30), moved] += 40.0
+    why = CautiousPolicy(belief, "1-of-20").explain(rows)
+    assert (why.contribution.argmax(dim=1).numpy() == moved).mean() >= 0.9
+    assert why.outside[np.arange(30), moved].all()
+    pytest.importorskip("pandas")
+    of_frames = quiet([OfFrames(3 + i / 1000) for i in range(20)], familiar=frame_of(300))
+    new = frame_of(5, seed=5).assign(age=500.0)
+    found = CautiousPolicy(of_frames, "1-of-20").explain(new)
+    assert all("age 500, above all familiar rows" in sentence for sentence in found.sentences)
+
+
 def test_a_dictionary_of_columns_and_a_polars_frame_work_alike():
     polars = pytest.importorskip("polars")
     rows = blobs(200)[0]
@@ -219,7 +233,7 @@ def test_bags_of_scikit_learn_with_payoffs():
         drawn = random.integers(300, size=300)
         drawn = drawn[labels[drawn] == "yes"] if seed == 7 else drawn  # this bag never saw the other label
         bags.append(ensemble.RandomForestClassifier(5, random_state=seed).fit(rows[drawn], labels[drawn]))
-    payoffs = {"reject": [0.0, 0.0], "accept": [-4.0, 1.0]}
+    payoffs = {"yes": {"reject": 0.0, "accept": 1.0}, "no": {"reject": 0.0, "accept": -4.0}}
     belief = quiet(bags, familiar=rows, payoffs=payoffs)
     assert belief.actions == ("reject", "accept")
     chance = torch.from_numpy(bags[0].predict_proba(rows[:9]))
@@ -227,11 +241,29 @@ def test_bags_of_scikit_learn_with_payoffs():
     expected = torch.stack([torch.zeros(9).double(), chance @ torch.tensor([-4.0, 1.0]).double()], dim=1)
     assert torch.allclose(plain.rewards(rows[:9])[0].double(), expected, atol=1e-6)
     assert torch.allclose(plain.rewards(rows[:9])[7, :, 1], torch.ones(9))
+    with pytest.raises(InvalidInputError, match="payoffs: none for the label 'no'"):
+        quiet(bags, familiar=rows, payoffs={"yes": {"accept": 1.0}})
     good = blobs(200, seed=1)
     decided = CautiousPolicy(belief, "1-of-20").decide(good[0]).action.numpy()
     assert (decided == good[1]).mean() > 0.9
     far = CautiousPolicy(belief, "1-of-20").decide(good[0] + np.array([0.0, 0.0, 60.0])).action
     assert (far == 0).double().mean() > 0.9
+
+
+def test_payoffs_may_depend_on_a_column_of_the_rows():
+    class Even:
+        classes_ = np.array(["bad", "good"])
+
+        def predict_proba(self, table):
+            return np.full((len(table["amount"]), 2), 0.5)
+
+    amount = np.linspace(1.0, 9.0, 50)
+    payoffs = {"bad": {"lend": "-amount", "refuse": 0.0}, "good": {"lend": 2.0, "refuse": 0.0}}
+    belief = quiet([Even(), Even()], familiar={"amount": amount}, payoffs=payoffs, prior=0)
+    expected = np.stack([0.5 * 2.0 - 0.5 * amount, np.zeros(50)], axis=1)
+    assert np.allclose(belief.rewards({"amount": amount})[0].numpy(), expected, atol=1e-6)
+    with pytest.raises(InvalidInputError, match="payoffs"):
+        quiet([Even(), Even()], familiar={"size": amount}, payoffs=payoffs, prior=0)
 
 
 def test_bags_of_lightgbm():
@@ -293,7 +325,7 @@ def test_bad_models_are_named_by_their_number(models, says):
         ),
         ({"familiar": blobs(20)[0], "actions": ["a", "a", "b"]}, "must be different names"),
         ({"familiar": blobs(20)[0], "actions": "abc"}, "must be a list of names"),
-        ({"familiar": blobs(20)[0], "payoffs": [1.0, 2.0]}, "payoffs: expected shape"),
+        ({"familiar": blobs(20)[0], "payoffs": [1.0, 2.0]}, "payoffs for the labels .*expected shape"),
         ({"familiar": blobs(20)[0], "payoffs": np.zeros((2, 3))}, r"expected \[20, 2\], the probability of each label"),
         ({"familiar": blobs(20)[0], "rewards": np.zeros((20, 2))}, "rewards: expected shape"),
         ({"prior": 0, "rewards": np.zeros((20, 3))}, "rewards: what actions paid in the familiar rows"),

@@ -18,7 +18,17 @@ import numpy as np
 import pytest
 import torch
 
-from cautious import CautiousPolicy, KofN, Problem, TabularMDP, baselines, compare, fit_ensemble
+from cautious import (
+    CautiousPolicy,
+    KofN,
+    Problem,
+    TabularMDP,
+    UncertainMDP,
+    baselines,
+    compare,
+    fit_ensemble,
+    solve_mdp,
+)
 from cautious.beliefs.networks.module import ModuleNetwork
 from cautious.beliefs.training.loop import train
 from cautious.beliefs.training.state import ModuleTrainingProblem, TrainingSettings
@@ -354,6 +364,23 @@ def test_a_belief_and_its_decisions_on_a_cluster(executor, monkeypatch):
     assert told[0] == (0, 130)
     assert told[-1] == (130, 130)
     assert len(told) == 4
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::cautious.errors.FewModelsWarning")
+@pytest.mark.parametrize("horizon", [6, None])
+def test_an_uncertain_world_is_solved_alike_on_a_cluster(executor, horizon):
+    """Searches from many starts on both nodes: the mixture and the bounds of one process, to the bit."""
+    rng = np.random.default_rng(0)
+    chance, pays = rng.dirichlet(np.full(8, 0.3), size=(6, 8, 3)), rng.normal(size=(6, 8, 3))
+    world = UncertainMDP(chance, np.eye(8)[0], 0.9, horizon=horizon)
+    here = solve_mdp(world, pays, "1-of-3", memory=horizon is not None)
+    there = solve_mdp(world, pays, "1-of-3", memory=horizon is not None, executor=executor)
+    assert here.record["num_policies_found"] > 2
+    assert torch.equal(here.mixture.policies, there.mixture.policies)
+    assert torch.equal(here.mixture.weights, there.mixture.weights)
+    assert (here.upper, here.record) == (there.upper, there.record)
+    assert torch.equal(here.returns(), there.returns())
 
 
 def test_more_pieces_than_are_given_out_at_a_time(executor, monkeypatch):

@@ -29,8 +29,8 @@ class Belief(Protocol):
       `rewards`;
     - ``read(states)``: the rows without those that the belief cannot judge, and what is wrong with these
       (`tables.schema.StateRows`); without it, `rewards` raises for such rows;
-    - ``as_trained(states) -> [B, D]`` and ``columns``: states as numbers, and the columns behind these (a `TableSchema`); for
-      `CautiousPolicy.explain`.
+    - ``as_trained(states) -> [B, D]``, ``columns`` and ``prior``: states as numbers, which `rewards` must take too, the columns
+      behind these (a `TableSchema`), and a `Prior` that keeps familiar rows; for `CautiousPolicy.explain`.
     """
 
     def rewards(self, states: Any) -> Tensor:

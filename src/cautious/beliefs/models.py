@@ -14,6 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from cautious.beliefs.diagnostics import BeliefWarning, Diagnosis, examine
 from cautious.beliefs.disagreement import FamiliarDisagreement, disagreement
+from cautious.beliefs.labels import expected_rewards
 from cautious.beliefs.prior import WIDTH, Prior, checked_width
 from cautious.errors import InvalidInputError
 from cautious.parallel import single_threaded
@@ -29,6 +31,7 @@ from cautious.seeding import make_rng
 from cautious.tables.cells import NOT_FINITE, BadCell, Problems
 from cautious.tables.frames import FrameTable, as_table, is_frame, is_named
 from cautious.tables.learn import Missing, TableWarning, learn
+from cautious.tables.payoffs import Payoffs, about_unused, label_text, read_payoffs
 from cautious.tables.schema import StateRows, TableSchema
 from cautious.validation import as_float_tensor, check_finite, check_shape, check_size, parse_flag
 
@@ -77,8 +80,8 @@ class RewardModels:
             familiar: Familiar rows, as the models take them: an array [S, F], or a frame or a dictionary of columns. Best are
                 rows that the models were not trained on: the unit of `Decision.disagreement` comes from some of them.
             actions: Names of the A actions.
-            payoffs: What each action pays for each label, [L, A], in the order of the labels (sorted, as in `classes_`); or a
-                frame or a dictionary with one column per action, which names the actions.
+            payoffs: What each action pays for each label, as `fit_ensemble` takes it: {label: {action: payoff}}, a frame or a
+                file with a row per label, or an array [L, A] in the order of the labels (sorted, as in `classes_`).
             prior: Width of each model's random prior, 0 for none; 0.75 if not given.
             rewards: What each action paid in the familiar rows, [S, A], NaN where that is not known: with it the diagnosis has
                 errors, too. The priors' heights come from it; without it, from what the models predict on average.
@@ -92,14 +95,11 @@ class RewardModels:
             BeliefWarning: A cautious policy of these models would hardly react to what is new.
         """
         self.models = _as_models(models)
-        self._names: tuple[str, ...] | None = None
-        self._payoffs: Tensor | None = None
-        if payoffs is not None:
-            self._names, self._payoffs = _as_payoffs(payoffs)
-        if actions is not None:
-            self._names = _as_names(actions)
-        self._num_actions: int | None = None if self._payoffs is None else self._payoffs.shape[1]
-        self._classes = _shared_classes(self.models, self._payoffs)
+        self._names = None if actions is None else _as_names(actions)
+        self._num_actions: int | None = None
+        self._classes = _shared_classes(self.models)
+        self.payoffs = None if payoffs is None else self._read_payoffs(payoffs)
+        """What each action pays for each label; None for models that predict rewards."""
         self._example: Any = None
         self.columns: TableSchema | None = None
         """How the prior reads the columns of a frame; None for arrays."""
@@ -209,6 +209,8 @@ class RewardModels:
         if len(rows) < FEWEST_ROWS:
             raise InvalidInputError(f"familiar: {len(rows)} rows are too few; give at least {FEWEST_ROWS}.")
         self.state_shape = tuple(rows.shape[1:])
+        if self.payoffs is not None:
+            self.payoffs.checked_for(self.columns)
         predicted = self._predicted(familiar)
         paid = predicted.double().mean(dim=0)
         targets = torch.full_like(paid, torch.nan)
@@ -242,7 +244,7 @@ class RewardModels:
     def _answer(self, number: int, states: Any, count: int) -> Tensor:
         """What one model says each action pays, checked, [S, A]."""
         model, what = self.models[number], f"model {number} ({type(self.models[number]).__name__})"
-        has_probabilities = self._payoffs is not None and hasattr(model, "predict_proba")
+        has_probabilities = self.payoffs is not None and hasattr(model, "predict_proba")
         asked = model.predict_proba if has_probabilities else model.predict
         try:
             said = as_float_tensor(np.asarray(asked(states)), f"{what}: its prediction").double()
@@ -252,8 +254,8 @@ class RewardModels:
             raise InvalidInputError(
                 f"{what} cannot predict these rows ({type(error).__name__}: {error}). Models get rows as `familiar` was given."
             ) from error
-        if self._payoffs is not None:
-            said = self._of_payoffs(said, number, what, count)
+        if self.payoffs is not None:
+            said = self._of_payoffs(said, states, number, what, count)
         elif said.dim() != 2 or len(said) != count:
             hint = "; a classifier's labels? Then pass payoffs=, what each action pays for each label" * (
                 said.dim() == 1
@@ -276,10 +278,10 @@ class RewardModels:
         check_size(said.float(), what)
         return said.float()
 
-    def _of_payoffs(self, said: Tensor, number: int, what: str, count: int) -> Tensor:
+    def _of_payoffs(self, said: Tensor, states: Any, number: int, what: str, count: int) -> Tensor:
         """Expected payoffs [S, A] from one model's probabilities of labels: Σ_l P(l|x) payoff(l, a)."""
-        assert self._payoffs is not None
-        own, num_labels = getattr(self.models[number], "classes_", None), len(self._payoffs)
+        assert self.payoffs is not None
+        own, num_labels = getattr(self.models[number], "classes_", None), len(self.payoffs.labels)
         if own is not None and self._classes is not None and said.dim() == 2 and said.shape[1] == len(own):
             places = torch.from_numpy(np.searchsorted(self._classes, np.asarray(own)))
             spread = torch.zeros(
@@ -292,7 +294,33 @@ class RewardModels:
                 f"{what}: its prediction has shape {list(said.shape)}; expected [{count}, {num_labels}], the probability of "
                 "each label in `payoffs`."
             )
-        return said @ self._payoffs
+        at_stake = (
+            self.payoffs.table
+            if not self.payoffs.factors
+            else self.payoffs.of_rows(self.as_trained(states), self.columns)
+        )
+        return expected_rewards(said[None], at_stake)[0]
+
+    def _read_payoffs(self, payoffs: Any) -> Payoffs:
+        """Payoffs in any form, in the order of the models' labels."""
+        if self._classes is not None:
+            labels = [label_text(label) for label in self._classes.tolist()]
+        elif isinstance(payoffs, Mapping):
+            labels = [label_text(label) for label in payoffs]
+        elif isinstance(payoffs, (str, Path)) or callable(payoffs) or is_frame(payoffs):
+            raise InvalidInputError(
+                "payoffs: the models do not say which labels they predict (classes_); pass an array [L, A] or a dictionary "
+                "{label: {action: payoff}} in the order of their predictions."
+            )
+        else:
+            labels = [str(number) for number in range(len(as_float_tensor(payoffs, "payoffs")))]
+        found, unused = read_payoffs(payoffs, labels)
+        for sentence in about_unused(unused):
+            warnings.warn(TableWarning(sentence), stacklevel=4)
+        if self._names is None:
+            self._names = found.actions or None
+        self._num_actions = found.num_actions
+        return found
 
     def _with_prior(self, predicted: Tensor, states: Any, *, bounded: bool) -> Tensor:
         return predicted if self.prior is None else self._add_prior(predicted, self.as_trained(states), bounded=bounded)
@@ -352,30 +380,12 @@ def _as_names(actions: Any) -> tuple[str, ...]:
     return tuple(actions)
 
 
-def _as_payoffs(payoffs: Any) -> tuple[tuple[str, ...] | None, Tensor]:
-    """The actions' names, if they have any, and what each pays for each label, [L, A], float64."""
-    names = None
-    if is_named(payoffs):
-        columns = dict(payoffs) if isinstance(payoffs, Mapping) else {name: payoffs[name] for name in payoffs.columns}
-        names, payoffs = tuple(map(str, columns)), np.column_stack([np.asarray(part) for part in columns.values()])
-    table = as_float_tensor(payoffs, "payoffs").double()
-    check_shape(table, "L A", "payoffs")
-    check_finite(table, "payoffs")
-    return names, table
-
-
-def _shared_classes(models: Sequence[Any], payoffs: Tensor | None) -> np.ndarray | None:
-    """The labels of all models, sorted, [L]; None where the models do not say."""
+def _shared_classes(models: Sequence[Any]) -> np.ndarray | None:
+    """The labels of all models, sorted, [L]; None where some do not say."""
     own = [getattr(model, "classes_", None) for model in models]
-    if payoffs is None or any(part is None for part in own):
+    if any(part is None for part in own):
         return None
-    every = np.unique(np.concatenate([np.asarray(part).ravel() for part in own]))
-    if len(every) != len(payoffs):
-        raise InvalidInputError(
-            f"payoffs: {len(payoffs)} rows for {len(every)} labels; the models know {', '.join(map(repr, every[:8].tolist()))}"
-            f"{', ...' if len(every) > 8 else ''}."
-        )
-    return every
+    return np.unique(np.concatenate([np.asarray(part).ravel() for part in own]))
 
 
 def _num_rows(states: Any) -> int:

@@ -46,6 +46,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -209,6 +210,16 @@ class Prior:
         """A."""
         return self.tried.shape[1]
 
+    @cached_property
+    def _compared(self) -> tuple[Tensor, Tensor]:
+        """Whitening and familiar rows as `novelty` multiplies them, kept for the next call."""
+        return aligned(self.whitening.double(), 0, 1), aligned(self.rows.double(), 1)
+
+    @cached_property
+    def _tried_in(self) -> tuple[list[Tensor], Tensor]:
+        """`_patterns`, kept for the next call."""
+        return _patterns(self.tried)
+
     def novelty(self, rows: Tensor) -> Tensor:
         """All that `opinions` needs to know about rows [S, F]: g_a and, pattern by pattern, φ, [S, A + P D], float32.
 
@@ -216,8 +227,7 @@ class Prior:
         blocks of one shape, so that a row's bits do not depend on the others.
         """
         flat = rows.flatten(1).cpu()
-        whitening, familiar = aligned(self.whitening.double(), 0, 1), aligned(self.rows.double(), 1)
-        patterns, place = _patterns(self.tried)
+        (whitening, familiar), (patterns, place) = self._compared, self._tried_in
         growths, directions = [], []
         for block in flat.split(BLOCK):
             whitened = aligned(filled_up(block.double(), BLOCK) - self.centre, 1) @ whitening
@@ -251,7 +261,7 @@ class Prior:
         growth, heights = novelty[:, : self.num_actions], self.heights[models]
         if self.doubt is None:  # of an earlier version
             return heights[..., 0][:, None] * growth
-        _, place = _patterns(self.tried)
+        _, place = self._tried_in
         directions = novelty[:, self.num_actions :].unflatten(1, (-1, heights.shape[2]))  # [B, P, D]
         drawn = _dot(heights, directions, place)
         if not bounded or self.familiar_range is None:
@@ -278,7 +288,7 @@ class Prior:
 
     def to(self, device: torch.device | None) -> Prior:
         """The same with the heights on `device`; distances are computed on the CPU."""
-        return Prior(**{**self.__dict__, "heights": self.heights.to(device)})
+        return replace(self, heights=self.heights.to(device))
 
     def tensors(self) -> dict[str, Tensor]:
         """The tensors that a file keeps."""

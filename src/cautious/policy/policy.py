@@ -31,7 +31,7 @@ from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.errors import Argument, BadFileError, InvalidInputError
 from cautious.mdp.tabular import TabularMDP, parse_mdp
 from cautious.mdp.uncertain import UncertainMDP
-from cautious.parallel import is_forked, single_thread, single_threaded
+from cautious.parallel import BlockExecutor, is_forked, single_thread, single_threaded
 from cautious.policy.decision import (
     Decision,
     disagreement_of,
@@ -44,7 +44,7 @@ from cautious.policy.episodes import EpisodePolicy, joined, reward_of_each
 from cautious.policy.explanation import Asked, Explanation, explained, is_explainable
 from cautious.policy.files import load_policy, save_policy
 from cautious.policy.rows import less_overflowing, read_states, reads_rows, refuse
-from cautious.policy.states import BlockExecutor, Games, SolvedStates, predict, solve_states
+from cautious.policy.states import Games, SolvedStates, predict, solve_states
 from cautious.progress import Progress
 from cautious.risk import RiskMeasure, level_text, parse_level, parse_levels, weights_by_rank
 from cautious.seeding import make_rng

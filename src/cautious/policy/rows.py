@@ -24,7 +24,7 @@ from cautious.progress import Progress
 from cautious.tables.arrays import load_states
 from cautious.tables.cells import NOT_FINITE, TOO_LARGE, BadCell, Problems
 from cautious.tables.files import PARQUET, FileTable, read_blocks, read_tables, version_of
-from cautious.tables.frames import FrameTable, as_table, is_named
+from cautious.tables.frames import FrameTable, as_table, is_named, is_rows
 from cautious.tables.schema import StateRows, TableSchema
 from cautious.validation import as_float_tensor, images_are_bytes
 
@@ -35,7 +35,16 @@ def reads_rows(belief: Any) -> bool:
 
 
 def read_states(belief: Any, states: Any) -> StateRows:
-    """States as a belief takes them, without those that cannot be read: rows of a frame or a dictionary, or arrays [B, ...]."""
+    """States as a belief takes them, without those that cannot be read: rows of a frame or a dictionary, or arrays [B, ...].
+
+    In a list of rows, a cell is empty where a row does not name its column, whatever the others name.
+    """
+    columns = getattr(belief, "columns", None)
+    if is_rows(states) and columns is not None:
+        names = dict.fromkeys(
+            [*(feature.name for feature in columns.features), *(name for row in states for name in row)]
+        )
+        states = {name: [row.get(name) for row in states] for name in names}
     if not isinstance(belief, RewardEnsemble):
         found: StateRows = belief.read(states)
         return found

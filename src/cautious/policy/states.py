@@ -11,10 +11,10 @@ state do not depend on its block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.ops.sums import pairwise_sum
-from cautious.parallel import parallel_map, single_threaded
+from cautious.parallel import BlockExecutor, parallel_map, single_threaded
 from cautious.policy.decision import disagreement_of, has_disagreement, ordinary_policy
 from cautious.progress import Progress, ProgressTracker, TitledProgress
 from cautious.risk import RiskMeasure, is_mean, weights_by_rank
@@ -30,10 +30,6 @@ from cautious.solvers.kernels import plays_on_gpu
 from cautious.solvers.solve import STATE_GAME_ITERATIONS, solve_bandit
 from cautious.types import Sampling
 from cautious.validation import as_float_tensor, check_shape, check_size
-
-Shared = TypeVar("Shared")
-Piece = TypeVar("Piece")
-Result = TypeVar("Result")
 
 ROWS_PER_BLOCK = 1024
 """States that a thread decides about at a time: enough to amortise calls, few enough for a true estimate of the time left."""
@@ -176,32 +172,6 @@ class SolvedStates(NamedTuple):
         return SolvedStates(
             of_levels[0], self.ordinary[judged], of_levels[1], of_levels[2], self.spread[judged], self.too_large
         )
-
-
-class BlockExecutor(Protocol):
-    """What gives out pieces of work, in this process or elsewhere (`cautious.executors`)."""
-
-    def map(
-        self,
-        work: Callable[[Shared, Piece, TitledProgress | None], Result],
-        shared: Shared,
-        pieces: Sequence[Piece],
-        *,
-        device: torch.device | str,
-        title: str,
-        progress: TitledProgress | None = None,
-    ) -> Iterator[tuple[Piece, Result]]:
-        """Yield each piece with ``work(shared, piece, progress)`` as soon as it is finished, in any order.
-
-        Args:
-            work: A module-level function.
-            shared: The argument that is the same for all pieces.
-            pieces: The argument that differs.
-            device: The kind of device that a piece needs.
-            title: What `progress` calls the pieces together.
-            progress: Called as the work advances.
-        """
-        ...
 
 
 def predict(belief: Any, states: Any) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,7 @@ from torch import Tensor
 from cautious.errors import InvalidInputError
 from cautious.mdp.tabular import TabularMDP, check_fits, parse_mdp
 from cautious.mdp.uncertain import UncertainMDP
-from cautious.parallel import single_threaded
+from cautious.parallel import BlockExecutor, single_threaded
 from cautious.progress import Progress, ProgressTracker, as_progress
 from cautious.risk import Levels, RiskMeasure, parse_levels, weights_by_rank
 from cautious.seeding import check_seed
@@ -198,6 +198,7 @@ def solve_mdp(
     tolerance: float = TOLERANCE,
     objective: str = Objective.RETURN,
     memory: bool = False,
+    executor: BlockExecutor | None = None,
     progress: Progress | bool | None = None,
 ) -> UncertainSolution: ...
 @overload
@@ -228,6 +229,7 @@ def solve_mdp(
     tolerance: float = TOLERANCE,
     objective: str = Objective.RETURN,
     memory: bool = False,
+    executor: BlockExecutor | None = None,
     num_iterations: int | None = None,
     sampling: str | None = None,
     update: str | None = None,
@@ -240,8 +242,8 @@ def solve_mdp(
     """Policies that are robust at a level in a continuing MDP, each certified to a tolerance.
 
     Args:
-        mdp: The world; all returns are normalised by (1 - discount). For an `UncertainMDP`, whose dynamics are in doubt, too,
-            see `solvers.uncertain.solve.solve_uncertain`: it takes `tolerance`, `objective`, `memory` and `progress`.
+        mdp: The world; all returns are normalised by (1 - discount). An `UncertainMDP`, whose dynamics are in doubt, too, goes
+            with `tolerance`, `objective`, `memory`, `executor` and `progress` (`solvers.uncertain.solve.solve_uncertain`).
         rewards: What each of M models says each (state, action) pays, [M, S, A], in any form that `solve_bandit` takes.
         level: As in `solve_bandit`.
         method: ``"auto"`` chooses between ``"learning"``, ``"double-oracle"`` and ``"lp"`` (`solvers.tolerance`). ``"cfr"``
@@ -251,6 +253,7 @@ def solve_mdp(
             the rewards. Method "cfr" does not look at it.
         objective: ``"return"``, or ``"regret"``: each model's returns less that model's own optimum (`solvers.own_optima`).
         memory: In an uncertain world: whether the policy may remember what it saw.
+        executor: In an uncertain world: where the searches for policies run (`cautious.open_executor`); None for this process.
         num_iterations: T of the paper's algorithm; 100 if another of its options is given.
         sampling: ``"queue"`` (the paper, and the default of its algorithm) or ``"exact"``.
         update: As in `solve_bandit`.
@@ -283,7 +286,18 @@ def solve_mdp(
         from cautious.solvers.uncertain.solve import solve_uncertain  # loads numba, which other worlds do without
 
         return solve_uncertain(
-            mdp, rewards, level, tolerance=tolerance, objective=objective, memory=memory, progress=progress
+            mdp,
+            rewards,
+            level,
+            tolerance=tolerance,
+            objective=objective,
+            memory=memory,
+            executor=executor,
+            progress=progress,
+        )
+    if executor is not None:
+        raise InvalidInputError(
+            "executor: it shares the searches in an UncertainMDP; this world is solved by one process."
         )
     if parse_flag(memory, "memory"):
         raise InvalidInputError(

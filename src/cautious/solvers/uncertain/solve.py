@@ -12,7 +12,7 @@ import torch
 
 from cautious.errors import InvalidInputError
 from cautious.mdp.uncertain import UncertainMDP, parse_uncertain
-from cautious.parallel import single_threaded
+from cautious.parallel import BlockExecutor, single_threaded
 from cautious.progress import SECONDS_BETWEEN_LINES, Progress
 from cautious.risk import RiskMeasure, parse_level, warn_of_few, weights_by_rank
 from cautious.solvers.uncertain.memory import memory_mixture
@@ -36,6 +36,7 @@ def solve_uncertain(
     tolerance: float = TOLERANCE,
     objective: str = "return",
     memory: bool = False,
+    executor: BlockExecutor | None = None,
     progress: Progress | bool | None = None,
 ) -> UncertainSolution:
     """A mixture of policies of high value at a level over the models of an uncertain world, with bounds for every policy.
@@ -53,6 +54,8 @@ def solve_uncertain(
         objective: ``"return"``; or ``"regret"``: each model's returns are taken less that model's own optimum.
         memory: Whether the policy may remember: `UncertainSolution.memory` then follows a tree of histories; certificate and
             returns are its own.
+        executor: Where the searches for policies run, such as the Ray cluster of `cautious.open_executor`, with the same bits;
+            None for the threads of this process.
         progress: True prints both bounds on standard error; or a function called as the gap closes with (done, total).
 
     Warns:
@@ -93,7 +96,7 @@ def solve_uncertain(
     tree = RevealedTree(problem)
     most = problem.best_returns - problem.offset
     bound = BestBound(problem.value(most), problem.ranked(most))  # the model is revealed at once
-    oracle = DoubleOracle(problem)
+    oracle = DoubleOracle(problem, executor)
     remembers = parse_flag(memory, "memory")
     search, interrupted = None, False
     try:
