@@ -48,8 +48,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "cross-entropy": {},
     "smoothed .1": {"smoothing": 0.1},
     "smoothed .1, undone": {"smoothing": 0.1, "undone": True},
-    "smoothed .1, decay 1e-2": {"smoothing": 0.1, "weight_decay": 1e-2},
-    "smoothed .1, undone, decay 1e-2": {"smoothing": 0.1, "undone": True, "weight_decay": 1e-2},
     "30 epochs": {"num_epochs": 30},
     "smoothed .1, 30 epochs": {"smoothing": 0.1, "num_epochs": 30},
     "smoothed .1, undone, 30 epochs": {"smoothing": 0.1, "undone": True, "num_epochs": 30},
