@@ -728,7 +728,7 @@ CALLS = [
         "bad_rows_action=2: there are 2 actions",
     ),
     Call("CautiousPolicy", 'policy.decide([0], allow_undecided="no")', INVALID, "allow_undecided='no' must be True"),
-    Call("CautiousPolicy", "policy.caution_at(None, [0])", INVALID, "is not a level"),
+    Call("CautiousPolicy", "policy.decide_at(None, [0])", INVALID, "is not a level"),
     Call(
         "CautiousPolicy",
         "CautiousPolicy(models, familiar_states=[0, 1])",

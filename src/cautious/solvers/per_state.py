@@ -37,8 +37,6 @@ from cautious.solvers.state_runs import (
     REGRET,
     SAMPLED,
     Record,
-    StateGames,
-    certified_plan,
     recorded_plan,
     runs_of_levels,
 )
@@ -53,30 +51,6 @@ TASK_BYTES = 2**22
 
 CHECK_AVERAGE = 10
 """The average policy is evaluated every this many iterations: often enough to stop in time, for a tenth of the work."""
-
-
-def play_states(
-    rewards: Tensor,
-    levels: Sequence[RiskMeasure],
-    *,
-    num_iterations: int,
-    tolerance: float,
-    progress: Progress | None = None,
-) -> StateGames:
-    """Play the game of every state at every level until it is certified, on all threads.
-
-    Args:
-        rewards: What each of M models says each action pays, [M, S, A], on the CPU.
-        levels: L levels.
-        num_iterations: Most iterations per game.
-        tolerance: A game ends when its gap is at most this share of the range of the state's rewards.
-        progress: Called with (tasks done, tasks in all).
-    """
-    num_models, num_states, num_actions = rewards.shape
-    policy, bounds = np.empty((len(levels), num_states, num_actions)), np.empty((2, len(levels), num_states))
-    inputs = (as_compiled(rewards), all_rank_weights(levels, num_models), *certified_plan(num_iterations), tolerance)
-    in_tasks(lambda first, last: _play_batch(*inputs, first, last, policy, bounds), rewards.shape, levels, progress)
-    return StateGames(*(torch.from_numpy(part) for part in (policy, *bounds)))
 
 
 def minimise_regret_in_states(problem: Problem, options: CFROptions) -> CFRResult:
@@ -157,26 +131,6 @@ def as_compiled(rewards: Tensor) -> np.ndarray:
 def all_rank_weights(levels: Sequence[RiskMeasure], num_models: int) -> np.ndarray:
     """The weights of all levels, [L, M]."""
     return np.stack([weights_by_rank(level, num_models).numpy() for level in levels])
-
-
-@compiled
-def _play_batch(  # type: ignore[no-untyped-def]
-    rewards, rank_weights, steps, weights, restarts, tolerance, first, last, policy, bounds
-):
-    """Play states `first` to `last` of [M, S, A] at all levels [L, M] into `policy` [L, S, A] and `bounds` [2, L, S]."""
-    num_models, _, num_actions = rewards.shape
-    by_model, by_action = np.empty((num_models, num_actions)), np.empty((num_actions, num_models))
-    space = game_space(num_models, num_actions)
-    draws, sums, averages, trace = nothing_drawn_or_recorded(restarts, num_actions)
-    for state in range(first, last):
-        limit = tolerance * lay_out(rewards, state, by_model, by_action)
-        for level in range(rank_weights.shape[0]):
-            lower, upper = play_game(
-                by_model, by_action, draws, 0, rank_weights[level], steps, weights, restarts, True, limit, space,
-                sums[0], sums[1], policy[level, state], averages, trace,
-            )  # fmt: skip
-            bounds[0, level, state] = lower
-            bounds[1, level, state] = upper
 
 
 @compiled

@@ -9,7 +9,6 @@ bits of the tensors; the tests compare them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -28,20 +27,7 @@ from cautious.solvers.per_state import (
     nothing_drawn_or_recorded,
     play_game,
 )
-from cautious.solvers.state_runs import certified_plan
-
-
-class StateDecisions(NamedTuple):
-    """What L levels do in S states, and how far the models differ there."""
-
-    policies: Tensor
-    """[L, S, A]; the ordinary policy where no model prefers another action, and at levels n-of-n."""
-    ordinary: Tensor
-    """The ordinary policy, [S, A]."""
-    gaps: Tensor
-    """How much better any policy could be, at most, [L, S]."""
-    spread: Tensor
-    """[S] (`beliefs.disagreement.disagreement`)."""
+from cautious.solvers.state_runs import StateDecisions, certified_plan
 
 
 @single_threaded
