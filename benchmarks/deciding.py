@@ -24,8 +24,8 @@ from torch import Tensor
 
 from cautious import CautiousPolicy, RewardEnsemble, solve_bandit
 from cautious.parallel import single_thread
+from cautious.solvers.per_state import decide_states
 from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE
-from cautious.solvers.state_decisions import decide_states
 from cautious_paper.experiments.store import provenance_line
 from cautious_paper.timing.measures import LEVEL, deciding, image_belief, vector_belief
 from cautious_paper.timing.plain import plain_decision, plain_decisions

@@ -20,10 +20,10 @@ from cautious import CautiousPolicy, KofN
 from cautious.risk import parse_levels
 from cautious.solvers.adversary import SolveBatch
 from cautious.solvers.cfr import CFROptions, CFRResult, PerStateGame, Problem, minimise_regret, minimise_regret_of_all
-from cautious.solvers.per_state import minimise_regret_in_states
+from cautious.solvers.per_state import decide_states
+from cautious.solvers.recorded_states import minimise_regret_in_states
 from cautious.solvers.rewards import as_rewards
 from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE
-from cautious.solvers.state_decisions import decide_states
 from cautious.solvers.state_runs import StateDecisions, StateGames
 from cautious.types import Sampling, Update
 from cautious_paper.experiments.store import provenance_line

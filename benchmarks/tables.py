@@ -46,8 +46,8 @@ from benchmarks.table_sets import (
 from cautious import KofN, RewardEnsemble, fit_ensemble
 from cautious.beliefs.diagnostics import BeliefWarning
 from cautious.policy.decision import ordinary_policy
+from cautious.solvers.per_state import decide_states
 from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE
-from cautious.solvers.state_decisions import decide_states
 from cautious_paper.experiments.store import provenance_line
 
 LEVELS = [

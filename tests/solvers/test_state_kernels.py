@@ -21,7 +21,7 @@ from cautious import CautiousPolicy, KofN
 from cautious.solvers.adversary import SolveBatch
 from cautious.solvers.cfr import CFROptions, PerStateGame, Problem
 from cautious.solvers.kernels import FEWEST_MODELS, padded
-from cautious.solvers.per_state import minimise_regret_in_states
+from cautious.solvers.recorded_states import minimise_regret_in_states
 from cautious.solvers.rewards import as_rewards
 from cautious.solvers.state_runs import StateGames
 from cautious.types import Sampling, Update

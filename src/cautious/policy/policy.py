@@ -16,33 +16,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
 
-from cautious.beliefs.belief import Belief, TableBelief, opinions_of, state_numbers
+from cautious.beliefs.belief import Belief, TableBelief, state_numbers
 from cautious.beliefs.disagreement import FEWEST, FamiliarDisagreement, in_units_of
-from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.errors import Argument, BadFileError, InvalidInputError
 from cautious.mdp.tabular import TabularMDP, parse_mdp
 from cautious.mdp.uncertain import UncertainMDP
-from cautious.parallel import BlockExecutor, is_forked, single_thread, single_threaded
-from cautious.policy.decision import (
-    Decision,
-    check_action,
-    disagreement_of,
-    make_decision,
-    parse_action,
-    with_unjudged,
-)
+from cautious.parallel import BlockExecutor, single_thread, single_threaded
+from cautious.policy.decision import Decision, check_action, disagreement_of, make_decision, parse_action, with_unjudged
 from cautious.policy.explanation import Asked, Explanation, explained, is_explainable
 from cautious.policy.files import load_policy, save_policy
 from cautious.policy.rows import less_overflowing, read_states, reads_rows, refuse
-from cautious.policy.states import Games, SolvedStates, predict, solve_states
+from cautious.policy.states import Games, SolvedStates, asked, predict, solve_states
 from cautious.policy.worlds import reward_of_each, solve_world
 from cautious.progress import Progress
 from cautious.risk import RiskMeasure, level_text, parse_level, parse_levels, weights_by_rank
@@ -56,16 +47,6 @@ from cautious.validation import as_folder, as_number, as_path, parse_choice, par
 
 if TYPE_CHECKING:
     from cautious.solvers.uncertain.solution import UncertainSolution
-
-
-class _Answered(NamedTuple):
-    """What a belief has said about the states that it was asked about."""
-
-    answer: Any
-
-    def rewards(self, states: Any) -> Any:
-        """The answer."""
-        return self.answer
 
 
 class CautiousPolicy:
@@ -135,23 +116,19 @@ class CautiousPolicy:
             raise InvalidInputError(
                 f"tolerance={tolerance!r} must be in [0, 1): a share of the range of a state's rewards."
             )
-        kind = parse_choice(Sampling, sampling, "sampling")
         self._draws = make_rng(seed, "predict")
-        self.games = Games(iterations, kind, int(seed), float(tolerance))
-        num_models = getattr(self.belief, "num_models", None)
-        if num_models is not None:
+        self.games = Games(iterations, parse_choice(Sampling, sampling, "sampling"), int(seed), float(tolerance))
+        if (num_models := getattr(self.belief, "num_models", None)) is not None:
             weights_by_rank(self.level, num_models)  # raises for a level that these models cannot serve
         if fallback is not None:
             warnings.warn(
                 "fallback= is now bad_rows_action=: the action in rows that no model can judge.", DeprecationWarning, 3
             )
             bad_rows_action = fallback if bad_rows_action is None else bad_rows_action
-        self.bad_rows_action = (
-            None
-            if bad_rows_action is None
-            else parse_action(bad_rows_action, action_names(self.belief), "bad_rows_action")
-        )
-        check_action(self.bad_rows_action, getattr(self.belief, "num_actions", None), "bad_rows_action")
+        self.bad_rows_action: int | None = None
+        if bad_rows_action is not None:
+            self.bad_rows_action = parse_action(bad_rows_action, action_names(self.belief), "bad_rows_action")
+            check_action(self.bad_rows_action, getattr(self.belief, "num_actions", None), "bad_rows_action")
         self._world = None if self.mdp is None else solve_world(self.mdp, self.belief, [self.level], self.games)
         self._reads_rows = reads_rows(self.belief)
         self._has_features = self.mdp is None and is_explainable(self.belief)
@@ -194,7 +171,7 @@ class CautiousPolicy:
     def _familiar_disagreement(self, states: Any) -> FamiliarDisagreement:
         rows = self._rows(states, tolerant=False)
         usable = states if rows is None else rows.states
-        rewards, too_large = predict(self._asked(usable), usable)
+        rewards, too_large = self._predict(usable)
         if bool(too_large.any()):
             refuse(less_overflowing(self.belief, rows or read_states(self.belief, states), too_large))
         spread = FamiliarDisagreement.of(disagreement_of(rewards))
@@ -244,7 +221,7 @@ class CautiousPolicy:
         progress: Progress | None = None,
         executor: BlockExecutor | None = None,
     ) -> list[Decision]:
-        """What several levels do in each state, in one call: the states are read and predicted once.
+        """What several levels do in each state; the states are read and predicted once.
 
         Args:
             levels: L levels, used instead of the policy's own level.
@@ -257,44 +234,39 @@ class CautiousPolicy:
             L decisions, one per level.
         """
         tolerant = parse_flag(allow_undecided, "allow_undecided") or self.bad_rows_action is not None
+        levels = parse_levels(levels)
         rows = self._rows(states, tolerant=tolerant)
-        belief = self._asked(states if rows is None else rows.states)
-        return self._decide_at(belief, parse_levels(levels), states, rows, tolerant, progress, executor)
-
-    @single_threaded
-    def _decide_at(
-        self,
-        belief: Any,
-        levels: Sequence[RiskMeasure],
-        states: Any,
-        rows: StateRows | None,
-        tolerant: bool,
-        progress: Progress | None,
-        executor: BlockExecutor | None,
-    ) -> list[Decision]:
-        """The decisions of `decide_at`, with what `_rows` and `_asked` returned."""
         usable = states if rows is None else rows.states
-        solved = self._solve(belief, usable, levels, progress, executor)
-        if bool(solved.too_large.any()):
-            rows = less_overflowing(self.belief, rows or read_states(self.belief, states), solved.too_large)
-            if not tolerant:
-                refuse(rows)
-        decisions = []
-        disagreement = in_units_of(self.familiar, solved.spread)
-        ordinary = solved.ordinary.expand_as(solved.policies)
-        for policy, usual, gap, value in zip(solved.policies, ordinary, solved.gaps, solved.values, strict=True):
-            decision = make_decision(policy, usual, disagreement, gap=gap, value=value)
-            if rows is not None and rows.problems.cells:
-                decision = with_unjudged(decision, rows.problems, self.bad_rows_action)
-            decisions.append(decision)
-        asked = Asked(self.belief, usable, None if rows is None else rows.problems, self.familiar, self._predict)
-        known = {
-            "actions": action_names(self.belief),
-            "index": index_of(states),
-            "_opinions": asked.opinions,
-            "_explain": asked.explain if self._has_features else None,
-        }
-        return [replace(decision, **known) for decision in decisions]
+        belief = asked(self.belief, usable)  # a belief of the user's on all threads, and all that follows on one
+        with single_thread():
+            if self.mdp is None:
+                solved = solve_states(belief, self.games, usable, levels, progress, executor)
+            else:
+                solved = self._look_up(usable, levels, progress)
+            if bool(solved.too_large.any()):
+                rows = less_overflowing(self.belief, rows or read_states(self.belief, states), solved.too_large)
+                if not tolerant:
+                    refuse(rows)
+            problems = None if rows is None else rows.problems
+            asks = Asked(self.belief, usable, problems, self.familiar, self._predict)
+            explain = asks.explain if self._has_features else None
+            known = {"actions": action_names(self.belief), "index": index_of(states), "_explain": explain}
+            apart, decisions = in_units_of(self.familiar, solved.spread), []
+            ordinary = solved.ordinary.expand_as(solved.policies)
+            for policy, usual, gap, value in zip(solved.policies, ordinary, solved.gaps, solved.values, strict=True):
+                decision = make_decision(policy, usual, apart, gap=gap, value=value, opinions=asks.opinions)
+                if problems is not None and problems.cells:
+                    decision = with_unjudged(decision, problems, self.bad_rows_action)
+                decisions.append(replace(decision, **known))
+        return decisions
+
+    def _look_up(self, states: Any, levels: Sequence[RiskMeasure], progress: Progress | None) -> SolvedStates:
+        """What levels do in states of the world, which is solved again for other levels than the policy's own."""
+        assert self.mdp is not None
+        numbers, world = state_numbers(states, self.mdp.num_states), self._world
+        if world is None or list(levels) != [self.level]:
+            world = solve_world(self.mdp, self.belief, levels, self.games, progress)
+        return world.at(numbers, self.belief.rewards(numbers))
 
     def explain(self, states: Any, *, familiar: Any = None) -> Explanation:
         """Why the models disagree about each row: which feature causes how much, and which values training had not.
@@ -326,7 +298,7 @@ class CautiousPolicy:
 
     def _predict(self, states: Any) -> tuple[Tensor, Tensor]:
         """What the models say about rows, and which rows overflow (`policy.states.predict`)."""
-        return predict(self._asked(states), states)
+        return predict(asked(self.belief, states), states)
 
     def _rows(self, states: Any, *, tolerant: bool) -> StateRows | None:
         """Rows of a table as states, and with `tolerant` those of an array without rows that no model can judge; else None."""
@@ -341,30 +313,6 @@ class CautiousPolicy:
         if not tolerant:
             refuse(rows)
         return rows
-
-    def _asked(self, states: Any) -> Any:
-        """The belief. A belief of the user's is asked here, on all threads if it uses them, and its answer stands for it."""
-        if isinstance(self.belief, (RewardEnsemble, TableBelief)):
-            return self.belief
-        with single_thread() if is_forked() else nullcontext():  # torch's other threads are not in a forked child
-            return _Answered(opinions_of(self.belief, states))
-
-    @single_threaded
-    def _solve(
-        self,
-        belief: Any,
-        states: Any,
-        levels: Sequence[RiskMeasure],
-        progress: Progress | None,
-        executor: BlockExecutor | None,
-    ) -> SolvedStates:
-        """What levels do in these states, each by itself, or in an MDP together."""
-        if self.mdp is None:
-            return solve_states(belief, self.games, states, levels, progress, executor)
-        numbers, world = state_numbers(states, self.mdp.num_states), self._world
-        if world is None or list(levels) != [self.level]:
-            world = solve_world(self.mdp, self.belief, levels, self.games, progress)
-        return world.at(numbers, self.belief.rewards(numbers))
 
     def predict(
         self,

@@ -12,6 +12,7 @@ state do not depend on its block.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,9 +21,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cautious.beliefs.belief import TableBelief, opinions_of
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.ops.sums import pairwise_sum
-from cautious.parallel import BlockExecutor, parallel_map, single_threaded
+from cautious.parallel import BlockExecutor, is_forked, parallel_map, single_thread, single_threaded
 from cautious.policy.decision import disagreement_of, has_disagreement, ordinary_policy
 from cautious.progress import Progress, ProgressTracker, TitledProgress
 from cautious.risk import RiskMeasure, is_mean, weights_by_rank
@@ -65,7 +67,7 @@ class Games:
         is_compiled = self.sampling is Sampling.EXACT and not on_gpu
         if not is_compiled or all(is_mean(level, len(rewards)) for level in levels):
             return self._play_in_tensors(rewards, levels, progress)
-        from cautious.solvers.state_decisions import decide_states  # loads the compiler
+        from cautious.solvers.per_state import decide_states  # loads the compiler
 
         most = self.num_iterations or STATE_GAME_ITERATIONS
         return decide_states(rewards.cpu(), levels, num_iterations=most, tolerance=self.tolerance, progress=progress)
@@ -157,6 +159,24 @@ class SolvedStates(NamedTuple):
         return SolvedStates(
             of_levels[0], self.ordinary[judged], of_levels[1], of_levels[2], self.spread[judged], self.too_large
         )
+
+
+class _Answered(NamedTuple):
+    """What a belief has said about the states that it was asked about."""
+
+    answer: Any
+
+    def rewards(self, states: Any) -> Any:
+        """The answer."""
+        return self.answer
+
+
+def asked(belief: Any, states: Any) -> Any:
+    """The belief. One of the user's is asked here, on all threads if it uses them, and its answer stands for it."""
+    if isinstance(belief, (RewardEnsemble, TableBelief)):
+        return belief
+    with single_thread() if is_forked() else nullcontext():  # torch's other threads are not in a forked child
+        return _Answered(opinions_of(belief, states))
 
 
 def predict(belief: Any, states: Any) -> tuple[Tensor, Tensor]:
