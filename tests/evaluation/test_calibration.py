@@ -11,6 +11,7 @@ import torch
 
 from cautious import CautiousPolicy, KofN, TabularMDP, calibrate
 from cautious.errors import InvalidInputError
+from cautious.ops.rates import binomial_p_value, more_states_needed
 from cautious.policy.calibration import CalibrationWarning, above_p_value, mean_upper_bound
 from cautious.policy.decision import departs, make_decision, total_variation
 
@@ -183,7 +184,9 @@ def test_on_average_few_states_are_enough():
     options = {"at_most": 0.05, "guarantee": "average", "progress": False}
     found = calibrate(policy, range(19), **options)
     assert (found.level, found.bound, found.guarantee) == (KofN(1, 2), pytest.approx(0.05), "average")
-    with pytest.warns(CalibrationWarning, match="18 are too few .* on average; give at least 19, or allow more"):
+    with pytest.warns(
+        CalibrationWarning, match="18 are too few .* on average; give at least 19, 1 more, or allow more"
+    ):
         assert calibrate(policy, range(18), **options).level == KofN(2, 2)
     one = CautiousPolicy(belief_with(1, 40), "1-of-5")
     assert calibrate(one, range(39), **options).level.k < 5
@@ -255,3 +258,36 @@ def test_bad_numbers_are_refused():
     for name in ("at_most", "confidence"):
         with pytest.raises(InvalidInputError, match=name):
             calibrate(policy, range(10), **{name: 1.0})
+
+
+@pytest.mark.parametrize(
+    ("above", "total", "at_most", "more"),
+    [
+        (0, 40, 0.05, 19),  # 0.95^59 = 0.0485
+        (0, 59, 0.05, 0),
+        (1, 60, 0.05, 60),  # 2 of 120: P(Bin(120, 0.05) <= 2) = 0.0575, and 0.0471 for 2 of 124
+        (3, 60, 0.05, None),  # as often as is allowed: never shown to be rarer
+    ],
+)
+def test_how_many_more_states_show_a_rate(above, total, at_most, more):
+    def passes(count, states):
+        return binomial_p_value(count, states, at_most) <= 0.05
+
+    found = more_states_needed(above, total, passes)
+    if more == 60:  # by brute force
+        assert passes(-(-above * (total + found) // total), total + found)
+        assert not any(passes(-(-above * (total + fewer) // total), total + fewer) for fewer in range(found))
+    else:
+        assert found == more
+
+
+def test_calibrate_says_how_many_more_states_allow_the_next_level():
+    """Two models, of which one differs in one state of 40: 1-of-2 departs there, and 40 states cannot show 10 %."""
+    rewards = torch.tensor([[1.0, 0.5]]).repeat(2, 40, 1).reshape(2, 40, 2)
+    policy = CautiousPolicy(rewards, "1-of-2")
+    with pytest.warns(CalibrationWarning, match="40 are too few .* give at least 59, 19 more, or allow more"):
+        found = calibrate(policy, torch.arange(40), progress=False)
+    assert (str(found.level), found.more_states) == ("2-of-2", 19)
+    assert (
+        calibrate(policy, torch.arange(40), at_most=0.1, progress=False).more_states is None
+    )  # there is no next level

@@ -24,6 +24,7 @@ from cautious.ops.rates import (
     binomial_p_value,
     binomial_upper_bound,
     mean_upper_bound,
+    more_states_needed,
     smallest_rate,
 )
 from cautious.policy.decision import Decision
@@ -95,6 +96,9 @@ class Calibration:
     threshold: float | None = None
     """For a `FallbackRule`: the disagreement above which it takes its safe action; infinite where nothing could be shown."""
     guarantee: str = "confidence"
+    more_states: int | None = None
+    """How many more familiar states would allow the next level, if it departs in them as often as in those given; None where no
+    number would (it departs too often), where there is no next level, or with ``measure="total-variation"``."""
 
 
 def calibrate(
@@ -272,9 +276,18 @@ def _calibrated_level(
         _warn_of_no_caution(_too_few(count, at_most, confidence, guarantee), count, at_most, tried[-1], measure)
     bound = min(bounded(counted[chosen]), at_most) if chosen else 0.0
     level, rate = KofN(n - chosen, n), float(chosen_losses.mean())
-    return Calibration(
-        level, rate, bound, at_most, confidence, tuple(tried), str(measure), len(chosen_losses), None, str(guarantee)
-    )
+    kinds = str(measure), len(chosen_losses), None, str(guarantee)
+    more = None
+    if chosen + 1 < n and measure == Measure.DECISIONS:
+        more = _more_states(int(counted[chosen + 1].sum()), len(chosen_losses), at_most, limit, guarantee)
+    return Calibration(level, rate, bound, at_most, confidence, tuple(tried), *kinds, more)
+
+
+def _more_states(count: int, total: int, at_most: float, limit: float, guarantee: Guarantee) -> int | None:
+    """How many more states allow a level that departs in `count` of `total`, if it goes on departing as often."""
+    if guarantee == Guarantee.AVERAGE:
+        return more_states_needed(count, total, lambda above, states: average_bound(above, states) <= limit)
+    return more_states_needed(count, total, lambda above, states: binomial_p_value(above, states, at_most) <= limit)
 
 
 def _to_expect(losses: Tensor) -> float:
@@ -323,7 +336,9 @@ def _too_few(num_states: int, at_most: float, confidence: float, guarantee: Guar
     needed = on_average if guarantee == Guarantee.AVERAGE else needed
     if num_states >= needed:
         return ()
-    enough = f"give at least {math.ceil(needed)}, or" if needed <= LARGEST_COUNT else "no number of states is enough:"
+    enough = "no number of states is enough:"
+    if needed <= LARGEST_COUNT:
+        enough = f"give at least {math.ceil(needed)}, {math.ceil(needed) - num_states} more, or"
     few = f"familiar_states: {num_states} are too few to show a rate of at most {at_most:g}"
     if guarantee == Guarantee.AVERAGE:
         return (f"{few} on average; {enough} allow more.",)

@@ -9,11 +9,12 @@ number, or depends on the row: it is a column, or a number times a column (`Payo
 from __future__ import annotations
 
 import math
+import numbers
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from cautious.tables.cells import NOT_TRIED, Table, as_cell_number, as_text, in_
 from cautious.tables.files import are_tables, read_tables
 from cautious.tables.frames import as_table, index_of, is_frame
 from cautious.tables.schema import MOST_CATEGORIES, TableSchema
-from cautious.validation import are_counts, as_float_tensor, as_path, check_shape, check_size
+from cautious.validation import are_counts, as_float_tensor, as_number, as_path, check_shape, check_size
 
 SIGNED = re.compile(r"([+-]?)\s*(.*)", re.DOTALL)
 FORMS = "a number, a column of numbers (amount, -amount), or a number times one (0.1*amount)"
@@ -186,13 +187,24 @@ def called(function: PayoffFunction, states: Any, columns: TableSchema | None) -
     return payoffs, names
 
 
-def described_labels(labels: Sequence[str], numbers: Tensor) -> dict[str, Any]:
+class KeptLabels(NamedTuple):
+    """The labels that models predict."""
+
+    names: tuple[str, ...]
+    shares: Tensor
+    """How often each occurs among the rows of the training, [L], float64."""
+    smoothing: float
+    """Weight of the shares in the targets that were learned (`beliefs.labels.smoothed`)."""
+
+
+def described_labels(labels: Sequence[str], numbers: Tensor, smoothing: float) -> dict[str, Any]:
     """The labels and how often each occurs among the rows of the training [S], to keep in a belief's settings."""
-    return {"names": list(labels), "counts": numbers.bincount(minlength=len(labels)).tolist()}
+    counts = numbers.bincount(minlength=len(labels)).tolist()
+    return {"names": list(labels), "counts": counts, "smoothing": smoothing}
 
 
-def kept_labels(settings: Mapping[str, Any]) -> tuple[tuple[str, ...], Tensor]:
-    """What `described_labels` wrote: the labels, and the share of the training's rows that has each, [L], float64.
+def kept_labels(settings: Mapping[str, Any]) -> KeptLabels:
+    """What `described_labels` wrote.
 
     Raises:
         BadFileError: It is something else.
@@ -200,11 +212,14 @@ def kept_labels(settings: Mapping[str, Any]) -> tuple[tuple[str, ...], Tensor]:
     kept = settings.get(LABELS_KEPT_AS)
     names: Any = kept.get("names") if isinstance(kept, dict) else None
     counts: Any = kept.get("counts") if isinstance(kept, dict) else None
-    lists = isinstance(names, list) and isinstance(counts, list) and len(names) == len(counts) > 1
+    smoothing = as_number(kept.get("smoothing")) if isinstance(kept, dict) else math.nan
+    lists = (
+        isinstance(names, list) and isinstance(counts, list) and len(names) == len(counts) > 1 and 0 <= smoothing < 1
+    )
     if not lists or not all(isinstance(name, str) for name in names) or not are_counts(*counts):
         raise BadFileError("belief: what it keeps of its labels is no list of names and counts; the file is damaged.")
     tried = torch.tensor(counts, dtype=torch.float64)
-    return tuple(names), tried / tried.sum()
+    return KeptLabels(tuple(names), tried / tried.sum(), smoothing)
 
 
 def label_numbers(labels: Any, num_rows: int) -> tuple[Tensor, tuple[str, ...]]:
@@ -388,6 +403,8 @@ def _term(cell: Any, where: str) -> tuple[float, str | None]:
     >>> _term("2.5", ""), _term("-amount", ""), _term("0.1 * loan size", "")
     ((2.5, None), (-1.0, 'amount'), (0.1, 'loan size'))
     """
+    if isinstance(cell, numbers.Real) and math.isfinite(cell):
+        return _checked(float(cell), where, as_text(cell)), None  # as it is: a text would have 15 digits of it
     text = as_text(cell).strip()
     if text.lower() in NOT_TRIED or text == "None":
         raise InvalidInputError(f"{where}: no payoff; give {FORMS}.")
