@@ -32,7 +32,7 @@ from benchmarks.table_sets import DEVELOPMENT, EARLIER, LATER, VALIDATION, Probl
 from cautious import KofN, fit_ensemble
 from cautious.beliefs import fit
 from cautious.policy.decision import has_disagreement, ordinary_policy
-from cautious.solvers.per_state import play_states
+from cautious.solvers.per_state import decide_states
 from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE
 from cautious_paper.experiments.store import provenance_line
 
@@ -89,10 +89,10 @@ def payoffs_of_levels(rewards: Tensor, truth: np.ndarray, familiar: int) -> list
     ordinary = ordinary_policy(rewards)
     policies, states = ordinary.repeat(len(LEVELS), 1, 1), has_disagreement(rewards, ordinary).nonzero().flatten()
     if len(states):
-        games = play_states(
+        found = decide_states(
             rewards[:, states], LEVELS, num_iterations=STATE_GAME_ITERATIONS, tolerance=STATE_GAME_TOLERANCE
         )
-        policies[:, states] = torch.nn.functional.one_hot(games.policy.argmax(dim=-1), truth.shape[1]).double()
+        policies[:, states] = torch.nn.functional.one_hot(found.policies.argmax(dim=-1), truth.shape[1]).double()
     paid = (torch.cat([policies, ordinary[None]]).numpy() * truth).sum(axis=-1)
     return [paid[:, :familiar].mean(axis=1).tolist(), paid[:, familiar:].mean(axis=1).tolist()]
 
