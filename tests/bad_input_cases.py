@@ -12,7 +12,8 @@ import gymnasium
 import numpy as np
 import torch
 from cautious import *
-from cautious import KofNPPO, RankedMixture, ScenarioEnv, ScenarioPPO, StepHistory, rewards_of_next_states, rewards_of_pairs
+from cautious import KofNPPO, LearnedMixture, RankedMixture, ScenarioEnv, ScenarioPPO, StepHistory
+from cautious import rewards_of_next_states, rewards_of_pairs
 from cautious.baselines import k_of_n
 from cautious_paper.worlds.data import load_images
 
@@ -144,6 +145,7 @@ CALLS = [
     Call("ScenarioEnv", "ScenarioEnv([3])", INVALID, "scenario 0 is a int, not a gymnasium.Env"),
     Call("StepHistory", "StepHistory(lake, 0)", INVALID, "num_steps=0"),
     Call("RankedMixture", "RankedMixture(0)", INVALID, "smoothing=0 must lie in (0, 1]"),
+    Call("LearnedMixture", "LearnedMixture(step=-1)", INVALID, "step=-1 must be a positive number"),
     Call("rewards_of_pairs", "rewards_of_pairs(models)", INVALID, "pass a function that returns [M, B]"),
     Call("rewards_of_next_states", 'rewards_of_next_states("driving")', INVALID, "a list of M functions"),
     Call("KofNPPO", 'KofNPPO.load("empty", lake, models)', MISSING, "there is no such file"),
