@@ -1006,6 +1006,20 @@ COMMANDS = [
     Command("evaluate", "nowhere.csv --label kind --hold-out kind", 2, "nowhere.csv: there is no such file"),
     Command("evaluate", "log.csv --label kind --hold-out done --level 1-of-x", 2, "1-of-x"),
     Command("evaluate", "log.csv --label kind --hold-out done --out flat.npy", 2, "flat.npy is a file"),
+    Command("train", "log.csv --label kind", 2, "--payoffs: missing; say what each action pays for each label"),
+    Command("train", "log.csv --label colour --payoffs log.csv", 2, "no column 'colour'; there are 'x', 'kind'"),
+    Command(
+        "train",
+        "log.csv --label kind --payoffs log.csv",
+        2,
+        "payoffs: none for the labels 'blue', 'red'; there are '1'",
+    ),
+    Command("train", "log.csv --label kind --payoffs nowhere.csv", 2, "there is no such file"),
+    Command("train", "log.csv --label kind --action done --reward paid", 2, "a table needs one of these"),
+    Command(
+        "train", "log.csv --action done --reward paid --payoffs log.csv", 2, "--payoffs go with a column of labels"
+    ),
+    Command("train", "log.csv --action done --reward paid --categorical z", 2, "no column 'z'"),
     Command("train", "", 2, "no file is named; pass at least one"),
     Command("train", "nowhere.npz", 2, "nowhere.npz: there is no such file"),
     Command("train", "flat.npy", 2, "expected a file that ends in .csv, .parquet, .npz or .safetensors"),

@@ -280,7 +280,8 @@ def fit_ensemble(
         progress: True shows a line; False is silent; a function is called with (epochs done, epochs in all).
         validation_fraction: Share of the states that is held out of training. They serve to diagnose the belief
             (`ensemble.diagnosis`) and, if there are six or more, to set the unit of `Decision.disagreement`
-            (`ensemble.familiar`). 0 trains on all states, without a diagnosis.
+            (`ensemble.familiar`). 0 trains on all states, without a diagnosis. With `labels` the belief keeps up to 1,000 of
+            them: other payoffs change how far the models disagree there.
         prior: Width of each model's fixed random prior (`beliefs.prior`). It grows with the distance from familiar states, so
             that models differ about states that are like nothing seen; 0 is the paper's plain ensemble. By default 0.75 for
             vectors (each action's rewards then have a unit of their own) and for modules that take vectors; 0 for images and
