@@ -28,7 +28,7 @@ from cautious_paper.worlds.image_tasks import ask_for_help_rewards
 def test_an_unknown_executor_is_refused():
     with pytest.raises(InvalidInputError, match="choose one of 'local', 'ray'"), open_executor("dask"):
         pass
-    with pytest.raises(InvalidInputError, match="goes with --engine ray"), open_executor("local", "127.0.0.1:6379"):
+    with pytest.raises(InvalidInputError, match='goes with engine="ray"'), open_executor("local", "127.0.0.1:6379"):
         pass
 
 
