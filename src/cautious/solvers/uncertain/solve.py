@@ -56,8 +56,8 @@ def solve_uncertain(
             returns are its own.
         executor: Where the searches for policies run, such as the Ray cluster of `cautious.open_executor`, with the same bits;
             None for the threads of this process.
-        progress: True prints both bounds on standard error; or a function called as the gap closes with (done, total). The first
-            call of an installation compiles for some seconds before that.
+        progress: True prints both bounds on standard error; or a function called as the gap closes with (done, total). The
+            first call of an installation compiles for some seconds before that.
 
     Warns:
         FewModelsWarning: The tail that the level looks at has fewer than ten models (`risk.FEW_MODELS`).
