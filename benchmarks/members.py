@@ -3,14 +3,14 @@
     python -m benchmarks.members --sets development validation --out results/tables/members-choosing.jsonl
     python -m benchmarks.members --sets held-back --out results/tables/members.jsonl --chosen-on FILE_OF_THE_FIRST
 
-The task is that of `benchmarks.tables`. Every candidate is a hundred models of what the classes pay, plus the same random prior.
-All methods are compared at the same share of familiar decisions that depart from what the method ordinarily does, the action
-with the highest expected payoff: at most 5 %, each at its most cautious setting. (`--by help` is the measure of
+The task is that of `benchmarks.tables`. Every candidate is a hundred models of what the classes pay, plus the same random
+prior. All methods are compared at the same share of familiar decisions that depart from what the method ordinarily does, the
+action with the highest expected payoff: at most 5 %, each at its most cautious setting. (`--by help` is the measure of
 `benchmarks.tables`, at most 5 % familiar help: it leaves nothing to choose where a method ordinarily asks more often.)
 References have the same rows: a forest times the payoffs that asks below a confidence, beyond a distance, or where either does.
 
-The rule of the choice: the candidate with the highest payoff, mean over kinds, on the development and the validation sets. It alone
-is compared with the references on the sets that were held back.
+The rule of the choice: the candidate with the highest payoff, mean over kinds, on the development and the validation sets. It
+alone is compared with the references on the sets that were held back.
 
 Expected for `--by help`, written before any held-back set was run:
 
