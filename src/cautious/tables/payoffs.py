@@ -9,6 +9,7 @@ number, or depends on the row: it is a column, or a number times a column (`Payo
 from __future__ import annotations
 
 import math
+import numbers
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -402,6 +403,8 @@ def _term(cell: Any, where: str) -> tuple[float, str | None]:
     >>> _term("2.5", ""), _term("-amount", ""), _term("0.1 * loan size", "")
     ((2.5, None), (-1.0, 'amount'), (0.1, 'loan size'))
     """
+    if isinstance(cell, numbers.Real) and math.isfinite(cell):
+        return _checked(float(cell), where, as_text(cell)), None  # as it is: a text would have 15 digits of it
     text = as_text(cell).strip()
     if text.lower() in NOT_TRIED or text == "None":
         raise InvalidInputError(f"{where}: no payoff; give {FORMS}.")
