@@ -118,18 +118,13 @@ def candidates(split: Problem, rows: np.ndarray, seed: int) -> Iterator[tuple[st
     """Names, rewards [M, S, A], and seconds of fitting and predicting."""
     started = time.perf_counter()
     belief = fit_ensemble(split.rows, split.rewards(), seed=seed, num_models=NUM_MODELS, progress=False)
-    said, prior = belief.rewards(rows, bounded=False), belief.prior
-    assert prior is not None
-    opinions = prior.opinions(
-        torch.arange(NUM_MODELS), prior.novelty(belief.network.as_states(rows)[0].flatten(1)), bounded=False
-    )
-    yield "networks of rewards", said, time.perf_counter() - started
-    started = time.perf_counter()
-    forests = tree_models(split, rows, seed, 4)
-    yield "groups of 4 trees", forests + opinions, time.perf_counter() - started
+    yield "networks of rewards", belief.rewards(rows, bounded=False), time.perf_counter() - started
     started = time.perf_counter()
     whole, labels = label_models(split, rows, seed)
     yield "networks of labels", whole, time.perf_counter() - started
+    started = time.perf_counter()
+    forests, opinions = tree_models(split, rows, seed, 4), whole - labels
+    yield "groups of 4 trees", forests + opinions, time.perf_counter() - started
     half = (torch.arange(NUM_MODELS) % 4 < 2)[:, None, None]  # pairs of opposite priors stay together
     yield "half networks of labels, half 4 trees", torch.where(half, forests, labels) + opinions, 0.0
 
