@@ -17,8 +17,9 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from benchmarks.table_sets import DEVELOPMENT, EARLIER, LATER, VALIDATION, Probl
 from cautious import KofN, fit_ensemble
 from cautious.beliefs import fit
 from cautious.policy.decision import has_disagreement, ordinary_policy
-from cautious.solvers.per_state import play_states
+from cautious.solvers.per_state import decide_states
 from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE
 from cautious_paper.experiments.store import provenance_line
 
@@ -48,8 +49,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "cross-entropy": {},
     "smoothed .1": {"smoothing": 0.1},
     "smoothed .1, undone": {"smoothing": 0.1, "undone": True},
-    "smoothed .1, decay 1e-2": {"smoothing": 0.1, "weight_decay": 1e-2},
-    "smoothed .1, undone, decay 1e-2": {"smoothing": 0.1, "undone": True, "weight_decay": 1e-2},
     "30 epochs": {"num_epochs": 30},
     "smoothed .1, 30 epochs": {"smoothing": 0.1, "num_epochs": 30},
     "smoothed .1, undone, 30 epochs": {"smoothing": 0.1, "undone": True, "num_epochs": 30},
@@ -90,16 +89,16 @@ def payoffs_of_levels(rewards: Tensor, truth: np.ndarray, familiar: int) -> list
     ordinary = ordinary_policy(rewards)
     policies, states = ordinary.repeat(len(LEVELS), 1, 1), has_disagreement(rewards, ordinary).nonzero().flatten()
     if len(states):
-        games = play_states(
+        found = decide_states(
             rewards[:, states], LEVELS, num_iterations=STATE_GAME_ITERATIONS, tolerance=STATE_GAME_TOLERANCE
         )
-        policies[:, states] = torch.nn.functional.one_hot(games.policy.argmax(dim=-1), truth.shape[1]).double()
+        policies[:, states] = torch.nn.functional.one_hot(found.policies.argmax(dim=-1), truth.shape[1]).double()
     paid = (torch.cat([policies, ordinary[None]]).numpy() * truth).sum(axis=-1)
     return [paid[:, :familiar].mean(axis=1).tolist(), paid[:, familiar:].mean(axis=1).tolist()]
 
 
-def solved(name: str, kind: str, seed: int) -> list[dict[str, Any]]:
-    """All ways on one split of one table."""
+def solved(name: str, kind: str, seed: int, ways: Sequence[str]) -> list[dict[str, Any]]:
+    """Some ways on one split of one table."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     split = problem(*load(name), kind, seed)
@@ -108,7 +107,7 @@ def solved(name: str, kind: str, seed: int) -> list[dict[str, Any]]:
     rows = []
     for task, payoffs, labels, truth in tasks(split, seed):
         fresh = np.concatenate([split.familiar, split.novel])
-        for way in ("rewards", *WAYS):
+        for way in ways:
             rewards = rewards_of(way, split, payoffs, labels, fresh, seed)
             found = payoffs_of_levels(rewards, truth, len(split.familiar))
             rows.append(
@@ -159,6 +158,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", default=["development"], help=f"{', '.join(GROUPS)}, or names of sets")
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--kinds", nargs="+", default=["class", "far"], choices=["class", "far"])
+    parser.add_argument("--ways", nargs="+", default=["rewards", *WAYS], choices=["rewards", *WAYS])
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("label-training.jsonl"))
     asked = parser.parse_args()
@@ -166,10 +167,12 @@ def main() -> None:
     print(provenance_line())
     rows = [json.loads(line) for line in asked.out.read_text().splitlines()] if asked.out.exists() else []
     done = {(row["set"], row["kind"], row["seed"]) for row in rows}
-    wanted = [(name, kind, seed) for seed in range(asked.seeds) for kind in ("class", "far") for name in names]
+    wanted = [(name, kind, seed) for seed in range(asked.seeds) for kind in asked.kinds for name in names]
     missing = [place for place in wanted if place not in done]
     with ProcessPoolExecutor(asked.workers, get_context("spawn")) as pool, asked.out.open("a") as file:
-        for number, found in enumerate(pool.map(solved, *zip(*missing, strict=True)) if missing else ()):
+        for number, found in enumerate(
+            pool.map(partial(solved, ways=asked.ways), *zip(*missing, strict=True)) if missing else ()
+        ):
             rows += found
             file.writelines(json.dumps(row) + "\n" for row in found)
             file.flush()

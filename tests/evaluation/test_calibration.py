@@ -13,7 +13,7 @@ from cautious import CautiousPolicy, KofN, TabularMDP, calibrate
 from cautious.errors import InvalidInputError
 from cautious.ops.rates import binomial_p_value, more_states_needed
 from cautious.policy.calibration import CalibrationWarning, above_p_value, mean_upper_bound
-from cautious.policy.decision import departs, total_variation
+from cautious.policy.decision import departs, make_decision, total_variation
 
 
 def belief_with(num_strange: int, num_states: int, num_models: int = 40) -> torch.Tensor:
@@ -130,7 +130,7 @@ def test_the_chosen_level_keeps_its_promise_in_simulation(measure: str):
     """
     world = belief_with(80, 1000)
     levels = [KofN(k, 4) for k in range(4, 0, -1)]
-    policies, ordinary = CautiousPolicy(world, "1-of-4", num_iterations=20).policies_at(levels, range(1000))
+    policies, ordinary = policies_of(CautiousPolicy(world, "1-of-4", num_iterations=20), levels, range(1000))
     departing = departs(policies.argmax(dim=-1), ordinary).double()
     caution = total_variation(policies, ordinary)
     rates = rates_of(departing if measure == "decisions" else caution)
@@ -147,14 +147,22 @@ def test_the_chosen_level_keeps_its_promise_in_simulation(measure: str):
     assert broken <= 0.1 * 400
 
 
+def policies_of(policy, levels, states):
+    """The policy of each level, and the ordinary one beside it: [L, B, A] each."""
+    decisions = policy.decide_at(levels, states)
+    return (torch.stack([getattr(each, name) for each in decisions]) for name in ("probabilities", "ordinary"))
+
+
 class Known(CautiousPolicy):
     """A policy of which it is known what each level does in each state."""
 
     def __init__(self, policies: torch.Tensor, ordinary: torch.Tensor) -> None:
         self.level, self._known = KofN(1, 4), (policies, ordinary)
 
-    def policies_at(self, levels, states, progress=None):
-        return tuple(part[:, torch.as_tensor(states)] for part in self._known)
+    def decide_at(self, levels, states, **_):
+        policies, ordinary = (part[:, torch.as_tensor(states)] for part in self._known)
+        nothing = torch.zeros(policies.shape[1])
+        return [make_decision(*pair, nothing) for pair in zip(policies, ordinary, strict=True)]
 
 
 def test_a_decision_counts_only_if_another_action_is_taken():
@@ -191,7 +199,7 @@ def test_on_average_the_promise_is_kept_and_not_by_much(num_states: int):
     """1,000 draws: the level chosen departs, in all states, in 5 % on average at most; with a confidence it is far below."""
     world = belief_with(80, 1000)
     levels = [KofN(k, 4) for k in range(4, 0, -1)]
-    policies, ordinary = CautiousPolicy(world, "1-of-4", num_iterations=20).policies_at(levels, range(1000))
+    policies, ordinary = policies_of(CautiousPolicy(world, "1-of-4", num_iterations=20), levels, range(1000))
     rates = rates_of(departs(policies.argmax(dim=-1), ordinary).double())
     known, rng = Known(policies, ordinary), np.random.default_rng(2)
     shares = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -27,7 +27,7 @@ from cautious.ops.rates import (
     more_states_needed,
     smallest_rate,
 )
-from cautious.policy.decision import departs
+from cautious.policy.decision import Decision
 from cautious.policy.fallback import FallbackRule
 from cautious.policy.policy import CautiousPolicy
 from cautious.policy.rows import read_states, reads_rows
@@ -222,10 +222,10 @@ def _losses(measure: Measure, policy: CautiousPolicy, states: Any, progress: Pro
     """How far each level from n-of-n to 1-of-n departs in each state, [L, B], in [0, 1]."""
     n = as_k_of_n(policy.level, "calibrate tries the levels from n-of-n to 1-of-n").n
     levels = [KofN(k, n) for k in range(n, 0, -1)]
-    if measure == Measure.TOTAL_VARIATION:
-        return policy.caution_at(levels, states, progress)
-    policies, ordinary = policy.policies_at(levels, states, progress)
-    return departs(policies.argmax(dim=-1), ordinary).double()
+    decisions = _decided(policy, levels, states, progress)
+    return torch.stack(
+        [each.caution if measure == Measure.TOTAL_VARIATION else each.departs.double() for each in decisions]
+    )
 
 
 def _scores(rule: FallbackRule, policy: CautiousPolicy, states: Any, progress: Progress | None) -> Tensor:
@@ -233,9 +233,19 @@ def _scores(rule: FallbackRule, policy: CautiousPolicy, states: Any, progress: P
 
     In units of the rule's own belief, also where `policy` has another, trained on a part of the states.
     """
-    solved = policy.solve_rows(states, [policy.level])
-    departing = departs(solved.policies[0].argmax(dim=-1), solved.ordinary.expand_as(solved.policies)[0])
-    return torch.where(departing, torch.inf, in_units_of(rule.policy.familiar, solved.spread))
+    [decision] = _decided(policy, [policy.level], states, None)
+    unit = None if policy.familiar is not None else rule.policy.familiar  # one trained again may have none of its own
+    return torch.where(decision.departs, torch.inf, in_units_of(unit, decision.disagreement))
+
+
+def _decided(
+    policy: CautiousPolicy, levels: Sequence[RiskMeasure], states: Any, progress: Progress | None
+) -> list[Decision]:
+    """What levels decide about states that all can be judged."""
+    decisions = policy.decide_at(levels, states, progress=progress)
+    if decisions[0].problems is not None:
+        raise InvalidInputError(f"{decisions[0].problems}. Leave these rows out: no level decides about them.")
+    return decisions
 
 
 def _calibrated_level(

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.errors import BadFileError, InvalidInputError
-from cautious.tables.cells import NOT_TRIED, Table, as_cell_number, as_text, in_order
+from cautious.errors import Argument, BadFileError, InvalidInputError
+from cautious.tables.cells import MOST_LISTED, NOT_TRIED, Table, as_cell_number, as_text, in_order
 from cautious.tables.files import are_tables, read_tables
 from cautious.tables.frames import as_table, index_of, is_frame
 from cautious.tables.schema import MOST_CATEGORIES, TableSchema
@@ -310,8 +310,9 @@ def read_payoffs(payoffs: Any, labels: Sequence[str]) -> tuple[Payoffs, tuple[st
         return replace(payoffs, labels=tuple(labels), table=payoffs.table[order], factors=parts), unused
     if payoffs is None:
         raise InvalidInputError(
-            "payoffs: missing; say what each action pays for each label: a dictionary {label: {action: payoff}}, a frame or "
-            f"a file with a row per label, or an array [L, A] for the labels {', '.join(map(repr, labels))}."
+            Argument("payoffs"),
+            ": missing; say what each action pays for each label: a dictionary {label: {action: payoff}}, a frame or "
+            f"a file with a row per label, or an array [L, A] for the labels {', '.join(map(repr, labels))}.",
         )
     if isinstance(payoffs, Mapping):
         return _of_cells(*_cells_of_mapping(payoffs), labels)
@@ -389,7 +390,8 @@ def _in_order_of(labels: Sequence[str], rows: Mapping[str, int]) -> tuple[list[i
     unused = tuple(name for name in rows if name not in labels)
     if missing:
         near = [name for name in unused if name.casefold() == missing[0].casefold()]
-        instead = f" (there is {near[0]!r}: use one spelling)" if near else f"; there are {', '.join(map(repr, rows))}"
+        there = ", ".join(map(repr, list(rows)[:MOST_LISTED])) + (", ..." if len(rows) > MOST_LISTED else "")
+        instead = f" (there is {near[0]!r}: use one spelling)" if near else f"; there are {there}"
         raise InvalidInputError(
             f"payoffs: none for the label{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}{instead}. Each "
             "label of the training needs a row."

@@ -14,7 +14,7 @@ from cautious.seeding import make_rng
 
 MANY_SAMPLES = 50_000_000
 """An estimate is made from this many samples on, counted over all epochs and models: fewer take a minute or so."""
-LONG = 120.0
+LONG = 60.0
 """A training of this many seconds or more is called long."""
 STEPS_PER_EPOCH, LARGEST_BATCH = 500, 4096
 """The batch size that is suggested for many rows: so many steps in an epoch, and no larger batches than that."""
