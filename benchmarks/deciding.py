@@ -24,7 +24,7 @@ from torch import Tensor
 
 from cautious import CautiousPolicy, RewardEnsemble, solve_bandit
 from cautious.parallel import single_thread
-from cautious.solvers.per_state import play_states
+from cautious.solvers.per_state import decide_states
 from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE
 from cautious_paper.experiments.store import provenance_line
 from cautious_paper.timing.measures import LEVEL, deciding, image_belief, vector_belief
@@ -75,7 +75,7 @@ def bench_games(count: int = 100) -> list[str]:
     predicted = CautiousPolicy(_Predicted(pair.belief, each), LEVEL)
     ways: dict[str, Callable[[int], object]] = {
         "numpy loop, 200 iterations": lambda state: plain_decision(plain[state], weights, 200),
-        "ours, the game": lambda state: play_states(each[state], [LEVEL], **options),  # type: ignore[arg-type]
+        "ours, the game": lambda state: decide_states(each[state], [LEVEL], **options),  # type: ignore[arg-type]
         "ours, decide but prediction": lambda state: predicted.decide(state),
         "ours, prediction": lambda state: pair.belief.rewards(pair.states[state : state + 1]),
         "ours, all of decide": lambda state: policy.decide(pair.states[state : state + 1]),
@@ -85,9 +85,9 @@ def bench_games(count: int = 100) -> list[str]:
     loop = taken["numpy loop, 200 iterations"]
     lines = [f"one novel decision, 100 models x 11 actions, median of {count} states: milliseconds of CPU time"]
     lines += [f"  {name:<28} {own:7.3f}   {loop / own:5.1f} x the loop" for name, own in taken.items()]
-    games = play_states(rewards, [LEVEL], **options)  # type: ignore[arg-type]
+    games = decide_states(rewards, [LEVEL], **options)  # type: ignore[arg-type]
     before = solve_bandit(rewards, LEVEL, regime="single-state", sampling="exact", num_iterations=200, track_exact=True)
-    ours, theirs = (games.upper - games.lower)[0], before.certificate(before.best_policy).gap
+    ours, theirs = games.gaps[0], before.certificate(before.best_policy).gap
     lines.append(
         f"  certified gap, mean and largest: {float(ours.mean()):.2g}, {float(ours.max()):.2g}; after 200 iterations of regret "
         f"matching {float(theirs.mean()):.2g}, {float(theirs.max()):.2g}; ours is smaller in {int((ours <= theirs).sum())} of "

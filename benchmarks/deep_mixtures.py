@@ -29,9 +29,8 @@ from torch import Tensor
 
 from benchmarks.deep import NUM_STEPS, PPO_SETTINGS, exact_value, make_env, optimum, shipped
 from benchmarks.deep_learned import ENTROPY, NUM_ENVS, TERRAINS_PPO, FallingEntropy
-from cautious import KofN, KofNPPO, Mixture, RankedMixture, solve_mdp
+from cautious import KofN, KofNPPO, LearnedMixture, Mixture, RankedMixture, solve_mdp
 from cautious.beliefs.belief import TableBelief
-from cautious.solvers.envelope import diameter, project
 from cautious_paper.beliefs.terrains import TerrainBelief
 from cautious_paper.experiments.store import provenance_line
 from cautious_paper.worlds.driving_features import state_numbers_of
@@ -43,31 +42,6 @@ CURVE = 20
 """How many times in a run the exact value is taken."""
 SHARE = 0.98
 """Of the certified optimum, which a run is to reach."""
-
-
-class LearnedMixture:
-    """An adversary who moves in small steps, and expects the next returns to be like the last.
-
-        y = Π_W(y - η J),  v = Π_W(y - η J),  η = step diam(W) / ‖J‖
-
-    J are the models' returns less their mean, W the risk envelope, Π_W the projection onto it: optimistic gradient steps, as in
-    `cautious.solvers.learning`. Where models tie it comes to rest, instead of jumping between them as their ranks do.
-    """
-
-    def __init__(self, step: float) -> None:
-        """A step moves the weights by at most the share `step` of the envelope's diameter, before it is projected."""
-        self.step = step
-        self.centre = np.zeros(0)
-
-    def weights(self, returns: np.ndarray, rank_weights: np.ndarray, last: np.ndarray | None) -> np.ndarray:
-        """As `Mixture.weights`."""
-        if last is None:
-            self.centre = np.full(len(returns), 1 / len(returns))
-        centred = returns - returns.mean()
-        move = self.step * diameter(rank_weights) / max(float(np.linalg.norm(centred)), 1e-300) * centred
-        self.centre = project(self.centre - move, rank_weights)
-        weights = np.maximum(project(self.centre - move, rank_weights), 0)
-        return weights / weights.sum()
 
 
 RULES: dict[str, Callable[[], Mixture]] = {
@@ -230,6 +204,13 @@ def chosen(rows: Sequence[dict[str, Any]]) -> str:
     )
 
 
+def interval(ahead: Sequence[float]) -> str:
+    """A 95 % bootstrap interval of the mean over seeds."""
+    drawn = np.random.default_rng(0).integers(len(ahead), size=(10_000, len(ahead)))
+    low, high = np.percentile(np.array(ahead)[drawn].mean(axis=1), [2.5, 97.5])
+    return f"[{low:+.4f}, {high:+.4f}]"
+
+
 def table(rows: Sequence[dict[str, Any]]) -> None:
     """Each task and rule: final share, runs that reach 98 %, steps until then; and the rules against the first, by seed."""
     for task in dict.fromkeys(row["task"] for row in rows):
@@ -237,7 +218,7 @@ def table(rows: Sequence[dict[str, Any]]) -> None:
             rule: {row["seed"]: row for row in rows if (row["task"], row["rule"]) == (task, rule)} for rule in RULES
         }
         for rule, runs in of_rules.items():
-            if not runs:
+            if not runs.keys() & of_rules["ranked"].keys():
                 continue
             shares = sorted(row["share"] for row in runs.values())
             steps = sorted(map(first_step, runs.values()))
@@ -247,7 +228,7 @@ def table(rows: Sequence[dict[str, Any]]) -> None:
             print(
                 f"{task:16} {rule:12} {len(runs):3} runs: median share {statistics.median(shares):.4f}, lowest "
                 f"{shares[0]:.4f}; 98 % in {reached}, median after {statistics.median(steps):,.0f} steps; ahead of ranked by "
-                f"{statistics.mean(ahead or [0.0]):+.4f} on average, in {sum(x > 0 for x in ahead)} of {len(ahead)}"
+                f"{statistics.mean(ahead):+.4f} {interval(ahead)} on average, in {sum(x > 0 for x in ahead)} of {len(ahead)}"
             )
 
 

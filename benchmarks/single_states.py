@@ -24,7 +24,7 @@ from cautious.parallel import single_thread
 from cautious.risk import parse_levels
 from cautious.solvers.adversary import SolveBatch
 from cautious.solvers.cfr import CFROptions, CFRResult, PerStateGame, Problem, minimise_regret_of_all
-from cautious.solvers.per_state import minimise_regret_in_states
+from cautious.solvers.recorded_states import minimise_regret_in_states
 from cautious.solvers.rewards import as_rewards
 from cautious.types import Sampling, Update
 from cautious_paper.evaluation.image_behaviour import behaviour

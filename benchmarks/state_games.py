@@ -20,10 +20,11 @@ from cautious import CautiousPolicy, KofN
 from cautious.risk import parse_levels
 from cautious.solvers.adversary import SolveBatch
 from cautious.solvers.cfr import CFROptions, CFRResult, PerStateGame, Problem, minimise_regret, minimise_regret_of_all
-from cautious.solvers.per_state import minimise_regret_in_states, play_states
+from cautious.solvers.per_state import decide_states
+from cautious.solvers.recorded_states import minimise_regret_in_states
 from cautious.solvers.rewards import as_rewards
 from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE
-from cautious.solvers.state_runs import StateGames
+from cautious.solvers.state_runs import StateDecisions, StateGames
 from cautious.types import Sampling, Update
 from cautious_paper.experiments.store import provenance_line
 
@@ -67,8 +68,8 @@ def decisions(num_states: int) -> None:
     def on_gpu(given: Tensor) -> StateGames:
         return play_states_on_gpu(given, [LEVEL], num_iterations=STATE_GAME_ITERATIONS, tolerance=STATE_GAME_TOLERANCE)
 
-    def on_cpu() -> StateGames:
-        return play_states(here, [LEVEL], num_iterations=STATE_GAME_ITERATIONS, tolerance=STATE_GAME_TOLERANCE)
+    def on_cpu() -> StateDecisions:
+        return decide_states(here, [LEVEL], num_iterations=STATE_GAME_ITERATIONS, tolerance=STATE_GAME_TOLERANCE)
 
     policy = CautiousPolicy(few[:, :1], LEVEL)
     ways: tuple[tuple[str, int, Callable[[], object]], ...] = (
@@ -87,9 +88,9 @@ def decisions(num_states: int) -> None:
     gap = ((games.upper - games.lower) / reach).flatten()
     returns = (here.double() * games.policy[0, :FEW].cpu()).sum(dim=2).T  # [S, M]
     wrong = LEVEL.value(returns) - games.lower[0, :FEW].cpu()
-    apart = (games.policy[:, :FEW].cpu() - compiled.policy).abs().sum(dim=-1).flatten() / 2
+    apart = (games.policy[:, :FEW].cpu() - compiled.policies).abs().sum(dim=-1).flatten() / 2
     certified = float((gap <= STATE_GAME_TOLERANCE).double().mean())
-    certified_here = ((compiled.upper - compiled.lower) / reach[:FEW].cpu() <= STATE_GAME_TOLERANCE).double().mean()
+    certified_here = (compiled.gaps / reach[:FEW].cpu() <= STATE_GAME_TOLERANCE).double().mean()
     print(
         f"Certified within the tolerance: {100 * certified:.2f} % of the GPU's {num_states:,} games, "
         f"{100 * float(certified_here):.2f} % of the CPU's {FEW:,}. "

@@ -45,8 +45,8 @@ from benchmarks.table_sets import (
 )
 from cautious import KofN, RewardEnsemble, fit_ensemble
 from cautious.beliefs.diagnostics import BeliefWarning
-from cautious.policy.decision import has_disagreement, ordinary_policy
-from cautious.solvers.per_state import play_states
+from cautious.policy.decision import ordinary_policy
+from cautious.solvers.per_state import decide_states
 from cautious.solvers.solve import STATE_GAME_ITERATIONS, STATE_GAME_TOLERANCE
 from cautious_paper.experiments.store import provenance_line
 
@@ -95,14 +95,9 @@ def k_of_n(
 
 def k_of_n_of(rewards: Tensor, levels: Sequence[KofN] = LEVELS, *, drawn: bool = False) -> tuple[Tensor, Tensor]:
     """The same from what the models say, [M, S, A]."""
-    ordinary = ordinary_policy(rewards)
-    policies, states = ordinary.repeat(len(levels), 1, 1), has_disagreement(rewards, ordinary).nonzero().flatten()
-    if len(states):
-        games = play_states(
-            rewards[:, states], levels, num_iterations=STATE_GAME_ITERATIONS, tolerance=STATE_GAME_TOLERANCE
-        )
-        policies[:, states] = games.policy.double() if drawn else greedy(games.policy)
-    return policies, ordinary
+    how = {"num_iterations": STATE_GAME_ITERATIONS, "tolerance": STATE_GAME_TOLERANCE}
+    found = decide_states(rewards, levels, **how)  # type: ignore[arg-type]
+    return (found.policies if drawn else greedy(found.policies)), found.ordinary
 
 
 def lower_bound(belief: RewardEnsemble, rows: np.ndarray) -> tuple[Tensor, Tensor]:

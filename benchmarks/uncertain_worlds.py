@@ -188,7 +188,7 @@ def cost(args: argparse.Namespace) -> Iterator[str]:
     yield "| world | states | models | horizon | CPU s | policies found | histories | gap, % of the range of the rewards |"
     yield "|---|---|---|---|---|---|---|---|"
     base = (20, 30, 20)
-    solve_mdp(garnet(5, 5).world, garnet(5, 5).rewards, "5-of-20", tolerance=0.1)  # compiles
+    cost_row("", garnet(20, 5))  # compiles
     for sizes in (
         base,
         (80, 30, 20),

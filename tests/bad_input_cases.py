@@ -12,7 +12,8 @@ import gymnasium
 import numpy as np
 import torch
 from cautious import *
-from cautious import KofNPPO, RankedMixture, ScenarioEnv, ScenarioPPO, StepHistory, rewards_of_next_states, rewards_of_pairs
+from cautious import KofNPPO, LearnedMixture, RankedMixture, ScenarioEnv, ScenarioPPO, StepHistory
+from cautious import rewards_of_next_states, rewards_of_pairs
 from cautious.baselines import k_of_n
 from cautious_paper.worlds.data import load_images
 
@@ -144,6 +145,7 @@ CALLS = [
     Call("ScenarioEnv", "ScenarioEnv([3])", INVALID, "scenario 0 is a int, not a gymnasium.Env"),
     Call("StepHistory", "StepHistory(lake, 0)", INVALID, "num_steps=0"),
     Call("RankedMixture", "RankedMixture(0)", INVALID, "smoothing=0 must lie in (0, 1]"),
+    Call("LearnedMixture", "LearnedMixture(step=-1)", INVALID, "step=-1 must be a positive number"),
     Call("rewards_of_pairs", "rewards_of_pairs(models)", INVALID, "pass a function that returns [M, B]"),
     Call("rewards_of_next_states", 'rewards_of_next_states("driving")', INVALID, "a list of M functions"),
     Call("KofNPPO", 'KofNPPO.load("empty", lake, models)', MISSING, "there is no such file"),
@@ -728,7 +730,7 @@ CALLS = [
         "bad_rows_action=2: there are 2 actions",
     ),
     Call("CautiousPolicy", 'policy.decide([0], allow_undecided="no")', INVALID, "allow_undecided='no' must be True"),
-    Call("CautiousPolicy", "policy.caution_at(None, [0])", INVALID, "is not a level"),
+    Call("CautiousPolicy", "policy.decide_at(None, [0])", INVALID, "is not a level"),
     Call(
         "CautiousPolicy",
         "CautiousPolicy(models, familiar_states=[0, 1])",
@@ -1004,6 +1006,20 @@ COMMANDS = [
     Command("evaluate", "nowhere.csv --label kind --hold-out kind", 2, "nowhere.csv: there is no such file"),
     Command("evaluate", "log.csv --label kind --hold-out done --level 1-of-x", 2, "1-of-x"),
     Command("evaluate", "log.csv --label kind --hold-out done --out flat.npy", 2, "flat.npy is a file"),
+    Command("train", "log.csv --label kind", 2, "--payoffs: missing; say what each action pays for each label"),
+    Command("train", "log.csv --label colour --payoffs log.csv", 2, "no column 'colour'; there are 'x', 'kind'"),
+    Command(
+        "train",
+        "log.csv --label kind --payoffs log.csv",
+        2,
+        "payoffs: none for the labels 'blue', 'red'; there are '1'",
+    ),
+    Command("train", "log.csv --label kind --payoffs nowhere.csv", 2, "there is no such file"),
+    Command("train", "log.csv --label kind --action done --reward paid", 2, "a table needs one of these"),
+    Command(
+        "train", "log.csv --action done --reward paid --payoffs log.csv", 2, "--payoffs go with a column of labels"
+    ),
+    Command("train", "log.csv --action done --reward paid --categorical z", 2, "no column 'z'"),
     Command("train", "", 2, "no file is named; pass at least one"),
     Command("train", "nowhere.npz", 2, "nowhere.npz: there is no such file"),
     Command("train", "flat.npy", 2, "expected a file that ends in .csv, .parquet, .npz or .safetensors"),

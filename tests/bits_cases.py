@@ -139,8 +139,8 @@ def decisions() -> Tensor:
             for part in ("probabilities", "ordinary", "caution", "disagreement", "gap"):
                 same(getattr(alone, part)[0], getattr(together, part)[state])
         found += [together.probabilities, together.disagreement[:, None], together.gap[:, None]]
-    beside = CautiousPolicy(rewards, "1-of-20", num_iterations=25).policies_at([KofN(1, 20), KofN(5, 20)], range(30))[0]
-    same(beside[0], found[0])
+    beside = CautiousPolicy(rewards, "1-of-20", num_iterations=25).decide_at([KofN(1, 20), KofN(5, 20)], range(30))
+    same(beside[0].probabilities, found[0])
     return torch.cat(found, dim=1)
 
 

@@ -56,6 +56,7 @@ def takes_input(name: str) -> bool:
 
 AGENTS = (
     "KofNPPO",
+    "LearnedMixture",
     "RankedMixture",
     "ScenarioPPO",
     "ScenarioEnv",

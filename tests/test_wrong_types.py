@@ -111,7 +111,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "decide by number": (POLICY.decide, {"states": [0]}),
     "decide by state": (BY_STATE.decide, {"states": STATES}),
     "predict": (BY_STATE.predict, {"observation": STATES, "deterministic": True}),
-    "caution_at": (POLICY.caution_at, {"levels": [KofN(1, 2)], "states": [0]}),
+    "decide_at": (POLICY.decide_at, {"levels": [KofN(1, 2)], "states": [0]}),
     "CautiousPolicy.save": (POLICY.save, {"folder": "policy"}),
     "CautiousPolicy.load": (CautiousPolicy.load, {"folder": "policy"}),
     "calibrate": (

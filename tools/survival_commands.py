@@ -158,10 +158,13 @@ def survive_evaluate(work: Path, kills: int, rng: random.Random) -> tuple[int, l
     expected, done, wrong, run = digests(work / "whole"), 0, [], 0
     while done < kills:
         folder, run = work / f"killed-{run}", run + 1
+        started, before = time.monotonic(), done
         while killed_at([*call, str(folder)], rng.uniform(0.3 * seconds, 1.05 * seconds)):
             done += 1
             found = {name for name in digests(folder) if name.startswith("evaluation")}
             wrong += [] if found in (set(), set(expected)) else [f"run {run}: only {', '.join(found)} after a kill"]
+        if done == before:  # nothing else is at work on this machine now: runs take less time than the first one
+            seconds = time.monotonic() - started
         wrong += [] if digests(folder) == expected else [f"run {run} differs"]
     return done, wrong
 

@@ -67,7 +67,7 @@ _NAMES = {
     "cautious.rl.belief": ("StepRewards",),
     "cautious.rl.pairs": ("rewards_of_pairs", "rewards_of_next_states"),
     "cautious.rl.recorder": ("Steps",),
-    "cautious.rl.mixture": ("Mixture", "RankedMixture"),
+    "cautious.rl.mixture": ("Mixture", "RankedMixture", "LearnedMixture"),
     "cautious.rl.value": ("Value",),
     "cautious.rl.environments": ("VectorEnvAdapter",),
     "cautious.rl.random_stops": ("RandomStops",),
@@ -146,7 +146,7 @@ if TYPE_CHECKING:
     from cautious.rl.environments import VectorEnvAdapter
     from cautious.rl.history import StepHistory
     from cautious.rl.kofn_ppo import KofNPPO
-    from cautious.rl.mixture import Mixture, RankedMixture
+    from cautious.rl.mixture import LearnedMixture, Mixture, RankedMixture
     from cautious.rl.pairs import rewards_of_next_states, rewards_of_pairs
     from cautious.rl.random_stops import RandomStops
     from cautious.rl.recorder import Steps

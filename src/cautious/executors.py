@@ -12,7 +12,7 @@ import torch
 
 from cautious.beliefs.training.loop import EnsembleExecutor, Training, train
 from cautious.beliefs.training.state import TrainingProblem, TrainingSettings
-from cautious.errors import Argument, InvalidInputError, MissingPackageError
+from cautious.errors import Advice, Argument, InvalidInputError, MissingPackageError
 from cautious.machine import hardware_name
 from cautious.parallel import BlockExecutor, Piece, Result, Shared
 from cautious.progress import Progress, TitledProgress
@@ -105,7 +105,7 @@ def open_executor(name: str = "local", address: str | None = None) -> Iterator[E
     if name == "local":
         if address is not None:
             raise InvalidInputError(
-                Argument("address", address), " is that of a Ray cluster; it goes with --engine ray."
+                Argument("address", address), " is that of a Ray cluster; it goes with ", Advice("engine", "ray"), "."
             )
         yield LocalExecutor()
         return

@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 
-from cautious import InvalidInputError, TableWarning, evaluate
+from cautious import CautiousError, TableWarning, evaluate
 from cautious.baselines import evaluating, refer_rules
 from cautious.baselines.evaluation import judge
 from cautious.cli.main import main
@@ -176,6 +176,9 @@ BAD = [
     ({"aside": 0.01}, "no label has enough rows to keep one aside"),
     ({"max_groups": 1}, "it must be at least 2"),
     ({"levels": ["1-of-x"]}, "1-of-x"),
+    ({"levels": ["5-of-10", "1-of-11"]}, "n=11 exceeds the 10 models"),
+    ({"num_epochs": 0}, "num_epochs=0 is too small"),
+    ({"data": "nowhere.csv"}, "there is no such file"),
 ]
 
 
@@ -185,8 +188,8 @@ def test_bad_input_is_named(change, says):
     asked = {"label": "kind", "hold_out": "kind"} | FAST | change
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TableWarning)
-        with pytest.raises(InvalidInputError, match=says):
-            evaluate(data, **asked)
+        with pytest.raises(CautiousError, match=says):
+            evaluate(asked.pop("data", data), **asked)
 
 
 def test_holes_lonely_groups_and_many_groups_are_told():

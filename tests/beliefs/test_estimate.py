@@ -55,7 +55,7 @@ def test_larger_batches_are_suggested_where_they_help(monkeypatch):
 
 def test_a_user_is_told_before_the_training(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(estimate, "LONG", 0.0)
-    monkeypatch.setattr(estimate, "MANY_STEPS", 1)
+    monkeypatch.setattr(estimate, "MANY_SAMPLES", 1)
     rng = np.random.default_rng(0)
     states, rewards = rng.normal(size=(50, 2)), rng.normal(size=(50, 2))
     with pytest.warns(LongTrainingWarning, match="training will take about"):

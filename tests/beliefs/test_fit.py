@@ -12,6 +12,7 @@ from torch import nn
 
 from cautious import RewardEnsemble, fit_ensemble
 from cautious.beliefs.diagnostics import BeliefWarning
+from cautious.beliefs.fit import VectorLearner
 from cautious.beliefs.networks.module import ModuleNetwork
 from cautious.beliefs.networks.vector import VectorNetwork
 from cautious.beliefs.training.state import MiniBatch, ModuleTrainingProblem
@@ -246,3 +247,32 @@ def test_a_module_of_ones_own_gets_the_usual_learning_rate():
         torch.eye(4), torch.eye(4), network=lambda: torch.nn.Linear(4, 4), num_models=2, num_epochs=1, progress=False
     )
     assert belief.settings["learning_rate"] == 0.001
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"), [(40, (100, 64)), (2000, (100, 64)), (5000, (20, 64)), (50_000, (6, 64)), (10**6, (2, 64))]
+)
+def test_epochs_and_batches_by_the_number_of_rows(rows, expected):
+    assert VectorLearner().schedule(torch.empty(rows, 1), of_labels=False) == expected
+    of_labels = VectorLearner().schedule(torch.empty(rows, 1), of_labels=True)
+    assert of_labels == (expected if rows > 2000 else ({40: 120, 2000: 30}[rows], 64))
+
+
+def test_few_rows_are_trained_as_they_always_were():
+    states = torch.linspace(-1, 1, 30)[:, None]
+    plain = fit_ensemble(states, states**2, num_models=2, progress=False)
+    said = fit_ensemble(states, states**2, num_models=2, num_epochs=100, batch_size=64, progress=False)
+    assert torch.equal(plain.parameters, said.parameters)
+    assert (plain.settings["num_epochs"], plain.settings["batch_size"]) == (100, 64)
+
+
+def test_many_rows_are_trained_in_fewer_passes():
+    states = torch.linspace(-1, 1, 2400)[:, None]
+    belief = fit_ensemble(states, torch.cat([states, -states], dim=1), num_models=2, progress=False)
+    assert (belief.settings["num_epochs"], belief.settings["batch_size"]) == (29, 64)
+    assert belief.diagnosis.error < 0.05
+    module = fit_ensemble(
+        states, states, network=lambda: torch.nn.Linear(1, 1), num_models=1, progress=False, validation_fraction=0,
+        num_epochs=1,
+    )  # fmt: skip
+    assert module.settings["batch_size"] == 64

@@ -1,6 +1,7 @@
 """Beliefs about labels: rewards worked by hand, payoffs that change after training, payoffs that depend on the row."""
 
 import json
+import pickle
 import warnings
 
 import numpy as np
@@ -18,7 +19,9 @@ from cautious import (
     fit_ensemble,
     open_executor,
 )
-from cautious.beliefs.labels import cross_entropy, expected_rewards, probabilities
+from cautious.beliefs.fit import VectorLearner
+from cautious.beliefs.labels import cross_entropy, expected_rewards, probabilities, smoothed, unsmoothed
+from cautious.beliefs.training.state import MiniBatch
 
 pytestmark = pytest.mark.filterwarnings("ignore::cautious.BeliefWarning")
 
@@ -345,9 +348,62 @@ def test_checkpoints_of_labels_are_not_those_of_rewards(tmp_path):
         fit_ensemble(states, torch.nn.functional.one_hot(labels).double(), **options)
 
 
-@pytest.mark.parametrize("engine", ["local"])
-def test_executors_give_the_same_bits(lender, engine):
+def test_beliefs_and_training_travel_to_other_processes(lender):
     frame, labels, belief = lender
-    with open_executor(engine) as executor:
+    there = pickle.loads(pickle.dumps(belief))
+    assert torch.equal(there.rewards(frame), belief.rewards(frame))
+    targets = torch.nn.functional.one_hot(torch.arange(20) % 2).double()
+    problem = VectorLearner().label_problem(torch.randn(20, 3), targets, None)
+    weights = torch.randn(16, problem.num_parameters, generator=torch.Generator().manual_seed(0))
+    batch = MiniBatch(torch.arange(20).expand(16, -1))
+    for mine, other in zip(
+        problem.loss_and_gradient(weights, batch),
+        pickle.loads(pickle.dumps(problem)).loss_and_gradient(weights, batch),
+        strict=True,
+    ):
+        assert torch.equal(mine, other)
+    with open_executor("local") as executor:
         elsewhere = fit_ensemble(frame, labels=labels, payoffs=LOANS, executor=executor, **QUICK)
     assert torch.equal(elsewhere.rewards(frame), belief.rewards(frame))
+
+
+def test_decisions_in_blocks_are_those_of_all_rows():
+    frame, labels = applicants(1500)
+    belief = fit_ensemble(frame[:200], labels=labels[:200], payoffs=LOANS, **QUICK)
+    changed = belief.with_payoffs({"bad": {"lend": "-amount", "refuse": 0}, "good": {"lend": 1, "refuse": 0}})
+    policy = CautiousPolicy(changed, "1-of-20")
+    every = policy.decide(frame)  # more than a block of rows
+    assert torch.equal(every.probabilities[1400:], policy.decide(frame[1400:]).probabilities)
+
+
+def test_a_learner_that_knows_no_labels_is_refused_by_name():
+    class OnlyRewards:
+        as_inputs = staticmethod(VectorLearner().as_inputs)
+        learning_rate = staticmethod(VectorLearner().learning_rate)
+        prior = staticmethod(VectorLearner().prior)
+        problem = staticmethod(VectorLearner().problem)
+
+    states = torch.zeros(20, 2)
+    with pytest.raises(InvalidInputError, match="the learner OnlyRewards learns rewards only"):
+        fit_ensemble(states, labels=[0, 1] * 10, payoffs=np.eye(2), network=OnlyRewards(), progress=False)
+    assert fit_ensemble(states, torch.rand(20, 2), network=OnlyRewards(), **QUICK).settings["batch_size"] == 64
+
+
+def test_chance_in_labels_is_no_concern_but_pure_chance_is():
+    frame, labels = applicants(400)
+    likely = fit_ensemble(frame, labels=labels, payoffs=LOANS, num_models=20, progress=False)
+    assert not any("labels" in concern for concern in likely.diagnosis.concerns)
+    rng = np.random.default_rng(0)
+    pure = fit_ensemble(
+        frame[["amount"]], labels=rng.choice(["bad", "good"], 400), payoffs=LOANS, num_models=20, progress=False
+    )
+    assert "no better than the labels' shares do" in pure.diagnosis.concerns[0]
+
+
+def test_smoothing_is_undone():
+    targets = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]]).double()
+    mixed = smoothed(targets, 0.1)
+    assert torch.allclose(mixed[0], torch.tensor([0.925, 0.075]).double())  # 0.9 · 1 + 0.1 · 1/4, and 0.1 · 3/4
+    assert torch.allclose(unsmoothed(mixed, targets.mean(dim=0), 0.1), targets)
+    sure = unsmoothed(torch.tensor([0.999, 0.001]).double(), torch.tensor([0.25, 0.75]).double(), 0.1)
+    assert sure.tolist() == [1.0, 0.0]

@@ -103,11 +103,11 @@ def test_the_command_that_calibrate_prints_makes_the_decisions_that_it_judged(fi
     main([*command.split(), "--out", "solved"])
     belief, states = RewardEnsemble.load("belief"), load_decision_inputs(Path("belief"), Path("new.csv")).states
     level = command.split("--level ")[1]
-    judged, ordinary = CautiousPolicy(belief, "1-of-6").policies_at([KofN.parse(level)], states)
+    [decision] = CautiousPolicy(belief, "1-of-6").decide_at([KofN.parse(level)], states)
     found = load_file("solved/policy.safetensors")
-    assert torch.equal(found["best_policy"], judged[0])
-    assert torch.equal(found["ordinary_policy"], ordinary[0])
-    assert torch.equal(found["action"], judged[0].argmax(dim=-1))
+    assert torch.equal(found["best_policy"], decision.probabilities)
+    assert torch.equal(found["ordinary_policy"], decision.ordinary)
+    assert torch.equal(found["action"], decision.action)
 
 
 def test_decisions_come_with_the_certificate_of_each_state(files):

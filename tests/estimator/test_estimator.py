@@ -26,7 +26,7 @@ def small(payoffs=None, **options):
     return CautiousClassifier(payoffs, **{"num_models": 20, "num_epochs": 30, **options})
 
 
-@parametrize_with_checks([small(num_epochs=40)])
+@parametrize_with_checks([small(num_models=4, num_epochs=40)])
 @pytest.mark.filterwarnings("ignore")
 def test_the_checks_of_scikit_learn(estimator, check):
     check(estimator)

@@ -11,8 +11,9 @@ import torch
 
 from cautious import CautiousPolicy, KofN, TabularMDP, calibrate
 from cautious.errors import InvalidInputError
+from cautious.ops.rates import binomial_p_value, more_states_needed
 from cautious.policy.calibration import CalibrationWarning, above_p_value, mean_upper_bound
-from cautious.policy.decision import departs, total_variation
+from cautious.policy.decision import departs, make_decision, total_variation
 
 
 def belief_with(num_strange: int, num_states: int, num_models: int = 40) -> torch.Tensor:
@@ -129,7 +130,7 @@ def test_the_chosen_level_keeps_its_promise_in_simulation(measure: str):
     """
     world = belief_with(80, 1000)
     levels = [KofN(k, 4) for k in range(4, 0, -1)]
-    policies, ordinary = CautiousPolicy(world, "1-of-4", num_iterations=20).policies_at(levels, range(1000))
+    policies, ordinary = policies_of(CautiousPolicy(world, "1-of-4", num_iterations=20), levels, range(1000))
     departing = departs(policies.argmax(dim=-1), ordinary).double()
     caution = total_variation(policies, ordinary)
     rates = rates_of(departing if measure == "decisions" else caution)
@@ -146,14 +147,22 @@ def test_the_chosen_level_keeps_its_promise_in_simulation(measure: str):
     assert broken <= 0.1 * 400
 
 
+def policies_of(policy, levels, states):
+    """The policy of each level, and the ordinary one beside it: [L, B, A] each."""
+    decisions = policy.decide_at(levels, states)
+    return (torch.stack([getattr(each, name) for each in decisions]) for name in ("probabilities", "ordinary"))
+
+
 class Known(CautiousPolicy):
     """A policy of which it is known what each level does in each state."""
 
     def __init__(self, policies: torch.Tensor, ordinary: torch.Tensor) -> None:
         self.level, self._known = KofN(1, 4), (policies, ordinary)
 
-    def policies_at(self, levels, states, progress=None):
-        return tuple(part[:, torch.as_tensor(states)] for part in self._known)
+    def decide_at(self, levels, states, **_):
+        policies, ordinary = (part[:, torch.as_tensor(states)] for part in self._known)
+        nothing = torch.zeros(policies.shape[1])
+        return [make_decision(*pair, nothing) for pair in zip(policies, ordinary, strict=True)]
 
 
 def test_a_decision_counts_only_if_another_action_is_taken():
@@ -175,7 +184,9 @@ def test_on_average_few_states_are_enough():
     options = {"at_most": 0.05, "guarantee": "average", "progress": False}
     found = calibrate(policy, range(19), **options)
     assert (found.level, found.bound, found.guarantee) == (KofN(1, 2), pytest.approx(0.05), "average")
-    with pytest.warns(CalibrationWarning, match="18 are too few .* on average; give at least 19, or allow more"):
+    with pytest.warns(
+        CalibrationWarning, match="18 are too few .* on average; give at least 19, 1 more, or allow more"
+    ):
         assert calibrate(policy, range(18), **options).level == KofN(2, 2)
     one = CautiousPolicy(belief_with(1, 40), "1-of-5")
     assert calibrate(one, range(39), **options).level.k < 5
@@ -188,7 +199,7 @@ def test_on_average_the_promise_is_kept_and_not_by_much(num_states: int):
     """1,000 draws: the level chosen departs, in all states, in 5 % on average at most; with a confidence it is far below."""
     world = belief_with(80, 1000)
     levels = [KofN(k, 4) for k in range(4, 0, -1)]
-    policies, ordinary = CautiousPolicy(world, "1-of-4", num_iterations=20).policies_at(levels, range(1000))
+    policies, ordinary = policies_of(CautiousPolicy(world, "1-of-4", num_iterations=20), levels, range(1000))
     rates = rates_of(departs(policies.argmax(dim=-1), ordinary).double())
     known, rng = Known(policies, ordinary), np.random.default_rng(2)
     shares = []
@@ -247,3 +258,36 @@ def test_bad_numbers_are_refused():
     for name in ("at_most", "confidence"):
         with pytest.raises(InvalidInputError, match=name):
             calibrate(policy, range(10), **{name: 1.0})
+
+
+@pytest.mark.parametrize(
+    ("above", "total", "at_most", "more"),
+    [
+        (0, 40, 0.05, 19),  # 0.95^59 = 0.0485
+        (0, 59, 0.05, 0),
+        (1, 60, 0.05, 60),  # 2 of 120: P(Bin(120, 0.05) <= 2) = 0.0575, and 0.0471 for 2 of 124
+        (3, 60, 0.05, None),  # as often as is allowed: never shown to be rarer
+    ],
+)
+def test_how_many_more_states_show_a_rate(above, total, at_most, more):
+    def passes(count, states):
+        return binomial_p_value(count, states, at_most) <= 0.05
+
+    found = more_states_needed(above, total, passes)
+    if more == 60:  # by brute force
+        assert passes(-(-above * (total + found) // total), total + found)
+        assert not any(passes(-(-above * (total + fewer) // total), total + fewer) for fewer in range(found))
+    else:
+        assert found == more
+
+
+def test_calibrate_says_how_many_more_states_allow_the_next_level():
+    """Two models, of which one differs in one state of 40: 1-of-2 departs there, and 40 states cannot show 10 %."""
+    rewards = torch.tensor([[1.0, 0.5]]).repeat(2, 40, 1).reshape(2, 40, 2)
+    policy = CautiousPolicy(rewards, "1-of-2")
+    with pytest.warns(CalibrationWarning, match="40 are too few .* give at least 59, 19 more, or allow more"):
+        found = calibrate(policy, torch.arange(40), progress=False)
+    assert (str(found.level), found.more_states) == ("2-of-2", 19)
+    assert (
+        calibrate(policy, torch.arange(40), at_most=0.1, progress=False).more_states is None
+    )  # there is no next level

@@ -358,9 +358,10 @@ def test_a_belief_and_its_decisions_on_a_cluster(executor, monkeypatch):
     monkeypatch.setattr("cautious.policy.states.ROWS_PER_PIECE", 50)
     told = []
     policy = CautiousPolicy(there, levels[0])
-    elsewhere = policy.solve_rows(rows, levels, lambda *now: told.append(now), executor)
-    for ours, theirs in zip(policy.solve_rows(rows, levels), elsewhere, strict=True):
-        assert torch.equal(ours, theirs)
+    elsewhere = policy.decide_at(levels, rows, progress=lambda *now: told.append(now), executor=executor)
+    for ours, theirs in zip(policy.decide_at(levels, rows), elsewhere, strict=True):
+        for name in ("probabilities", "ordinary", "disagreement", "gap", "value"):
+            assert torch.equal(getattr(ours, name), getattr(theirs, name))
     assert told[0] == (0, 130)
     assert told[-1] == (130, 130)
     assert len(told) == 4

@@ -22,22 +22,24 @@ def policy():
 
 def test_blocks_give_what_one_call_gives(policy, monkeypatch):
     rows = 3 * np.random.default_rng(1).normal(size=(150, 4))
-    whole = policy.solve_rows(rows, LEVELS)
+    whole = policy.decide_at(LEVELS, rows)
 
     monkeypatch.setattr(states, "ROWS_PER_BLOCK", 40)
     told = []
-    for ours, expected in zip(policy.solve_rows(rows, LEVELS, lambda *now: told.append(now)), whole, strict=True):
-        assert torch.equal(ours, expected)
+    parts = policy.decide_at(LEVELS, rows, progress=lambda *now: told.append(now))
+    for name in ("probabilities", "ordinary", "caution", "disagreement", "gap", "value"):
+        for ours, expected in zip(parts, whole, strict=True):
+            assert torch.equal(getattr(ours, name), getattr(expected, name))
     assert told[0] == (0, 150)
     assert told[-1] == (150, 150)
     assert sorted(told) == told
     rewards = policy.belief.rewards(rows, bounded=False).double()
     for number, level in enumerate(LEVELS):
-        returns = (rewards * whole.policies[number]).sum(dim=-1).T
-        torch.testing.assert_close(whole.values[number], level.value(returns), atol=1e-12, rtol=0)
-    assert bool((whole.gaps >= 0).all())
+        returns = (rewards * whole[number].probabilities).sum(dim=-1).T
+        torch.testing.assert_close(whole[number].value, level.value(returns), atol=1e-12, rtol=0)
+        assert bool((whole[number].gap >= 0).all())
     single = policy.decide(rows[7:8])
-    assert torch.equal(single.probabilities[0], whole.policies[0, 7])
+    assert torch.equal(single.probabilities[0], whole[0].probabilities[7])
 
 
 @pytest.mark.parametrize("size", [40, 1024])
@@ -45,19 +47,19 @@ def test_rows_that_overflow_have_their_own_numbers(policy, monkeypatch, size):
 
     monkeypatch.setattr(states, "ROWS_PER_BLOCK", size)
     rows = np.random.default_rng(1).normal(size=(150, 4))
-    whole = policy.solve_rows(rows, LEVELS)
+    whole = policy.decide_at(LEVELS, rows)
     bad = [7, *range(40, 80), 133]  # one block of bad rows alone
     rows[bad, 2] = 1e38
     with pytest.raises(InvalidInputError, match=r"states: 42 of 150 rows .*'2' is too large in rows? 7, 40.*1e\+38"):
-        policy.solve_rows(rows, LEVELS)
+        policy.decide_at(LEVELS, rows)
     told = []
-    solved = policy.solve_rows(rows, LEVELS, lambda *now: told.append(now), allow_undecided=True)
-    assert solved.too_large.nonzero().flatten().tolist() == bad
+    decisions = policy.decide_at(LEVELS, rows, allow_undecided=True, progress=lambda *now: told.append(now))
+    assert decisions[0].undecided.nonzero().flatten().tolist() == bad
     assert size > 40 or told[-1] == (150, 150)
-    good = ~solved.too_large
-    assert torch.equal(solved.policies, whole.policies[:, good])
-    assert torch.equal(solved.values, whole.values[:, good])
-    assert torch.equal(solved.spread, whole.spread[good])
+    good = decisions[0].judged
+    for ours, expected in zip(decisions, whole, strict=True):
+        for name in ("probabilities", "value", "disagreement"):
+            assert torch.equal(getattr(ours, name)[good], getattr(expected, name)[good])
 
 
 def test_an_interrupt_ends_between_blocks(policy, monkeypatch):
@@ -69,4 +71,4 @@ def test_an_interrupt_ends_between_blocks(policy, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        policy.solve_rows(np.zeros((100, 4)), LEVELS, stop)
+        policy.decide_at(LEVELS, np.zeros((100, 4)), progress=stop)

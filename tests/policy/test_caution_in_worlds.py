@@ -20,7 +20,8 @@ def test_models_that_say_the_same_are_not_cautious_anywhere(novel):
     policy = CautiousPolicy(same, "1-of-20", mdp=world.mdp, num_iterations=5)
     decision = policy.decide(range(len(world.states)))
     assert decision.caution.max() == 0
-    assert policy.caution_at(["1-of-20", "20-of-20"], range(len(world.states))).max() == 0
+    levels = policy.decide_at(["1-of-20", "20-of-20"], range(len(world.states)))
+    assert all(each.caution.max() == 0 for each in levels)
     value = world.mdp.expected_return(decision.probabilities, same[0])
     assert float(value) == pytest.approx(float(optimal_policy(world.mdp, same[0]).expected_return), abs=1e-12)
 

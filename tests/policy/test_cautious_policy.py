@@ -65,11 +65,12 @@ def test_more_states_than_one_core_takes_decide_the_same(generator):
     belief = torch.randn(10, 3 * STATES_PER_TASK + 5, 3, generator=generator)
     policy = CautiousPolicy(belief, "1-of-5", num_iterations=20)
     told: list[tuple[int, int]] = []
-    together = policy.caution_at([KofN(1, 5), KofN(5, 5)], range(belief.shape[1]), lambda *step: told.append(step))
+    levels, states = [KofN(1, 5), KofN(5, 5)], range(belief.shape[1])
+    together = [each.caution for each in policy.decide_at(levels, states, progress=lambda *step: told.append(step))]
     assert torch.equal(together[0], policy.decide(range(belief.shape[1])).caution)
     assert not together[1].any()
     for state in (0, STATES_PER_TASK - 1, belief.shape[1] - 1):
-        assert torch.equal(policy.decide([state]).caution[0], together[0, state])
+        assert torch.equal(policy.decide([state]).caution[0], together[0][state])
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]  # tasks: 196 of the 197 states need a game
 
 
@@ -86,7 +87,7 @@ def test_who_is_told_may_stop_it_at_once(generator):
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        policy.caution_at([KofN(1, 5)], range(40 * STATES_PER_TASK), stop)
+        policy.decide_at([KofN(1, 5)], range(40 * STATES_PER_TASK), progress=stop)
     assert len(told) < 20  # the others may be some tasks further until they hear of it
 
 

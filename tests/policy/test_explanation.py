@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 from cautious import (
+    BeliefWarning,
     CautiousPolicy,
     FallbackRule,
     InvalidInputError,
     RewardEnsemble,
+    RewardModels,
     TableBelief,
     TableWarning,
     fit_ensemble,
@@ -204,6 +208,53 @@ def test_plain_arrays_have_numbered_features_and_the_range_of_all_training_rows(
         rows, np.column_stack([rows[:, 0], np.zeros(120)]), num_models=6, num_epochs=5, prior=0, progress=False
     )
     assert CautiousPolicy(without, "1-of-6").explain([[0.0, 30.0, 0.0]]).contribution.shape == (1, 3)
+
+
+class Slope:
+    """A model of the user's, which takes frames: going pays the dose."""
+
+    def __init__(self, extra: float) -> None:
+        self._extra = extra
+
+    def predict(self, rows: pd.DataFrame) -> np.ndarray:
+        assert isinstance(rows, pd.DataFrame)
+        return np.stack([rows["dose"].to_numpy(dtype=float) + self._extra, np.zeros(len(rows))], axis=1)
+
+
+def test_models_of_ones_own_are_explained_and_take_rows_as_a_service_has_them():
+    rng = np.random.default_rng(0)
+    familiar = pd.DataFrame(
+        {"age": rng.normal(60, 10, 200), "dose": rng.normal(size=200), "unit": ["icu", "ward"] * 100}
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BeliefWarning)
+        belief = RewardModels([Slope(n / 1000) for n in range(20)], actions=["go", "ask"], familiar=familiar)
+    policy = CautiousPolicy(belief, bad_rows_action="ask")
+    good = {"age": 60.0, "dose": 1.0, "unit": "icu"}
+    rows = [good, {**good, "dose": 50.0}, {**good, "age": 300.0}, {**good, "unit": "attic"}, {"dose": "?", "age": 60.0}]
+    found = policy.explain(rows)
+    assert found.contribution[1:4].argmax(dim=1).tolist() == [1, 0, 2]
+    assert found.outside.nonzero().tolist() == [[1, 1], [2, 0], [3, 2]]
+    assert "dose 50, above all familiar rows" in found.sentences[1]
+    assert policy.decide(rows).reasons[4] == "dose is not a number ('?')" + "; unit is empty"
+    assert torch.equal(policy.decide(pd.DataFrame(rows)).probabilities, policy.decide(rows).probabilities)
+    assert policy.decide(good).names == ["go"]
+
+
+def test_models_of_labels_are_explained():
+    rng = np.random.default_rng(0)
+    dose = rng.normal(size=200)
+    belief = fit_ensemble(
+        {"age": rng.normal(60, 10, 200), "dose": dose},
+        labels=np.where(dose > 0, "good", "bad"),
+        payoffs={"bad": {"lend": -4, "refuse": 0}, "good": {"lend": 1, "refuse": 0}},
+        num_models=20,
+        num_epochs=10,
+        progress=False,
+    )
+    found = CautiousPolicy(belief).explain([{"age": 60.0, "dose": 50.0}, {"age": 300.0, "dose": 2.0}])
+    assert found.contribution.argmax(dim=1).tolist() == [1, 0]
+    assert "age 300, above all 200 familiar rows" in found.sentences[1]
 
 
 def test_beliefs_without_features_refuse_and_name_the_way_out():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cautious import InvalidInputError, KofN, RankedMixture
+from cautious import InvalidInputError, KofN, LearnedMixture, RankedMixture
 from cautious.ops.means import bernstein_margin, student_margin
 from cautious.rl.standings import Standings
 
@@ -30,8 +30,9 @@ def test_the_worst_model_of_a_rollout_gets_the_weight():
     assert standings.average == pytest.approx([0, 2 / 3, 1 / 3])
 
 
-def test_averages_are_points_of_the_risk_envelope():
-    standings, mixture = Standings(8, smoothing=0.3), RankedMixture(0.3)
+@pytest.mark.parametrize("mixture", [RankedMixture(0.3), LearnedMixture(), LearnedMixture(0.05)])
+def test_averages_are_points_of_the_risk_envelope(mixture):
+    standings = Standings(8, smoothing=0.3)
     rng, level = np.random.default_rng(0), KofN(2, 4)
     for _ in range(20):
         roll(standings, mixture, rng.standard_normal((8, 5)), np.ones(5), level)
@@ -45,6 +46,30 @@ def test_a_level_of_all_models_is_their_mean():
     standings = Standings(4, smoothing=0.2)
     roll(standings, RankedMixture(), np.random.default_rng(0).standard_normal((4, 3)), np.ones(3), KofN(4, 4))
     assert standings.weights == pytest.approx(np.full(4, 0.25))
+
+
+def test_a_learning_adversary_steps_towards_the_worst_and_rests_at_a_tie():
+    mixture, worst = LearnedMixture(step=0.1), np.array([1.0, 0.0])
+    # diam(W) = √2 and J = (0.1, -0.1) of length 0.1 √2: a step is (0.1, -0.1), taken from y = (1/2, 1/2) and once more.
+    first = mixture.weights(np.array([0.3, 0.1]), worst, None)
+    assert first == pytest.approx([0.3, 0.7])
+    assert mixture.centre == pytest.approx([0.4, 0.6])
+    assert mixture.weights(np.array([0.2, 0.2]), worst, first) == pytest.approx([0.4, 0.6])
+    for _ in range(9):
+        last = mixture.weights(np.array([0.3, 0.1]), worst, first)
+    assert last == pytest.approx([0, 1])  # the envelope ends there
+
+
+def test_a_learning_adversary_finds_the_worst_mixture_of_a_game():
+    """Two bets that cancel: the policy follows the weights, and both are one half each, the weights on average."""
+    mixture, share, weights, seen = LearnedMixture(0.1), 0.9, None, []
+    for _ in range(400):
+        returns = np.array([share - 0.4 * (1 - share), (1 - share) - 0.4 * share])
+        weights = mixture.weights(returns, np.array([1.0, 0.0]), weights)
+        share = float(np.clip(share + 0.05 * (weights[0] - weights[1]), 0, 1))
+        seen.append(weights)
+    assert share == pytest.approx(0.5, abs=0.05)
+    assert np.mean(seen[200:], axis=0) == pytest.approx([0.5, 0.5], abs=0.02)
 
 
 @pytest.mark.parametrize(

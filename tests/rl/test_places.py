@@ -12,7 +12,7 @@ from small_worlds import Bandit, Line
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from cautious import KofNPPO, RankedMixture, Steps
+from cautious import KofNPPO, LearnedMixture, RankedMixture, Steps
 from cautious.errors import BadFileError, InvalidInputError, OtherRunError
 
 SMALL = {
@@ -222,6 +222,13 @@ class TestFiles:
         Counted.__name__ = "Counting"
         with pytest.raises(BadFileError, match=r"state\.asked"):
             KofNPPO.load(tmp_path, Bandit(), DOUBT, mixture=Counted())
+
+    def test_the_learned_mixture_is_kept(self, tmp_path):
+        agent = bandit(mixture=LearnedMixture(0.1)).learn(192)
+        agent.save(tmp_path)
+        again = KofNPPO.load(tmp_path, Bandit(), DOUBT, mixture=LearnedMixture(0.1))
+        assert again.mixture.centre.tolist() == agent.mixture.centre.tolist()
+        assert again.learn(64).standings.weights.shape == (2,)
 
     def test_checkpoints_go_on_with_the_same_bits(self, tmp_path):
         class Killed(Exception):

@@ -7,15 +7,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from played_states import play_states
 
 from cautious import KofN, solve_bandit, solve_exact
 from cautious.policy.decision import disagreement_of, has_disagreement, ordinary_policy
 from cautious.solvers.adversary import SolveBatch
 from cautious.solvers.cfr import CFROptions, PerStateGame, Problem, minimise_regret_of_all
-from cautious.solvers.per_state import minimise_regret_in_states, play_states
+from cautious.solvers.per_state import decide_states
 from cautious.solvers.ranking import _sort_by_digits, _sort_in_buckets, sorting_space
+from cautious.solvers.recorded_states import minimise_regret_in_states
 from cautious.solvers.rewards import as_rewards
-from cautious.solvers.state_decisions import decide_states
 from cautious.types import Sampling, Update
 
 LEVELS = [KofN(1, 20), KofN(5, 10), KofN(3, 3)]

@@ -76,7 +76,7 @@ def test_saved_and_loaded(world, tmp_path):
 
 def test_other_levels_and_regret(world):
     policy = CautiousPolicy(PAYS, "1-of-2", mdp=world)
-    assert policy.caution_at(["2-of-2", "1-of-2"], [0]).shape == (2, 1)
+    assert [each.caution.shape for each in policy.decide_at(["2-of-2", "1-of-2"], [0])] == [(1,), (1,)]
     regret = solve_mdp(world, PAYS, "1-of-2", objective="regret")
     assert float(regret.certificate().lower) == pytest.approx(float((regret.returns() - regret.best_returns).min()))
 

@@ -4,6 +4,7 @@ policies       one function per rule: (world, rewards) -> policy [S, A]
 step_rewards   the rules of one reward function, for worlds in tables and (`OneReward`) for agents that learn
 novelty        how unlike the familiar a state is, by its features alone
 comparing      `compare(problems, methods, seeds)`: a tidy frame with paired intervals
+evaluating     `evaluate(table, label=, hold_out=)`: would caution have paid on a table; beside the rules of `refer_rules`
 """
 
 from cautious.baselines.comparing import Problem, compare, measure

@@ -27,7 +27,7 @@ from cautious.errors import Argument, InvalidInputError
 from cautious.parallel import single_threaded
 from cautious.policy.policy import CautiousPolicy
 from cautious.progress import Progress, as_progress
-from cautious.risk import RiskMeasure, parse_levels
+from cautious.risk import RiskMeasure, parse_levels, weights_by_rank
 from cautious.seeding import check_seed, derive_seed, make_rng
 from cautious.tables.cells import Table, check_column, in_order
 from cautious.tables.files import read_tables
@@ -163,13 +163,16 @@ def evaluate(
     ['a', 'b', 'c', 'd']
     """
     check_installed("evaluate")
-    chosen = parse_levels(list(levels))
+    chosen = tuple({str(level): level for level in parse_levels(list(levels))}.values())
     if not 0 < as_number(at_most) < 1:
         raise InvalidInputError(Argument("at_most", at_most), " must be between 0 and 1, both excluded.")
     if not 0 < as_number(aside) < 1:
         raise InvalidInputError(Argument("aside", aside), " must be between 0 and 1, both excluded.")
     rule = parse_choice(Missing, missing, "missing")
-    training = _Training(parse_count(num_models, "num_models"), num_epochs, check_seed(seed))
+    epochs = None if num_epochs is None else parse_count(num_epochs, "num_epochs")
+    training = _Training(parse_count(num_models, "num_models"), epochs, check_seed(seed))
+    for level in chosen:
+        weights_by_rank(level, training.num_models)  # raises for a level that these models cannot serve
     columns = (label, hold_out, as_names(ignore, "ignore"), as_names(categorical))
     task = _task(data, columns, payoffs, wrong, rule, parse_count(max_groups, "max_groups", 2))
     for note in task.notes:

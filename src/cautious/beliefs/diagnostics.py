@@ -176,7 +176,9 @@ def examine(
             responses = probe_novelty(belief, familiar, seed)
         with suppress(Exception):
             shared = shared_doubt(belief.rewards(moved_rows(familiar), bounded=False))
-    return diagnose(predictions, targets, made_up, responses, shared)
+    return diagnose(
+        predictions, targets, made_up, responses, shared, of_labels=getattr(belief, "labels", None) is not None
+    )
 
 
 def diagnose(
@@ -185,6 +187,8 @@ def diagnose(
     unfamiliar: Tensor,
     responses: tuple[NoveltyResponse, ...] = (),
     shared: float = math.nan,
+    *,
+    of_labels: bool = False,
 ) -> Diagnosis:
     """The diagnosis: predictions of M models against known rewards, and against each other where nothing is known.
 
@@ -194,6 +198,8 @@ def diagnose(
         unfamiliar: On `unfamiliar_states`, [M, U, A]; what is not finite does not count.
         responses: What a cautious policy does on made-up rows, by kind (`probe_novelty`).
         shared: How far opinions about unlike novelties go together (`shared_doubt`).
+        of_labels: Whether the models predict labels. How a row turns out is chance to a good part, so that models need only do
+            better than each label's share.
     """
     predicted, known_rewards = rewards.double(), targets.double()
     known = ~known_rewards.isnan()
@@ -209,7 +215,13 @@ def diagnose(
     elsewhere = float(spread[spread.isfinite()].mean())
     error = _root_mean_square(errors)
     concerns = []
-    if deviation > 0 and error > (1 - POOR) ** 0.5 * deviation:
+    if deviation > 0 and of_labels and error >= deviation:
+        concerns.append(
+            f"the models expect labels no better than the labels' shares do: on held-out states the error of their mean is "
+            f"{error:.3g}, and that of always expecting these shares is {deviation:.3g}. Train on more data, or on columns "
+            "that say more about the label."
+        )
+    elif deviation > 0 and not of_labels and error > (1 - POOR) ** 0.5 * deviation:
         concerns.append(
             f"the models do not fit the familiar data: on held-out states the error of their mean is {error:.3g}, and that of "
             f"always predicting each action's mean reward is {deviation:.3g}. Train longer, or give them more data; if the "

@@ -23,7 +23,7 @@ from cautious.beliefs.belief import state_numbers
 from cautious.beliefs.diagnostics import Diagnosis
 from cautious.beliefs.disagreement import MOST, FamiliarDisagreement, disagreement
 from cautious.beliefs.fixed_shapes import filled_up, rounds_alike
-from cautious.beliefs.labels import expected_rewards, probabilities
+from cautious.beliefs.labels import expected_rewards, probabilities, unsmoothed
 from cautious.beliefs.networks.base import Calls, Network, checked_network, restored
 from cautious.beliefs.prior import Prior
 from cautious.errors import BadFileError, InvalidInputError, MissingFileError
@@ -34,7 +34,15 @@ from cautious.progress import Progress, ProgressTracker
 from cautious.tables.arrays import PICTURES_KEPT_AS, as_grey, picture_shape
 from cautious.tables.frames import as_table, is_named
 from cautious.tables.learn import TableWarning
-from cautious.tables.payoffs import LABELS_KEPT_AS, PAYOFFS_KEPT_AS, Payoffs, about_unused, kept_labels, payoffs_for
+from cautious.tables.payoffs import (
+    LABELS_KEPT_AS,
+    PAYOFFS_KEPT_AS,
+    KeptLabels,
+    Payoffs,
+    about_unused,
+    kept_labels,
+    payoffs_for,
+)
 from cautious.tables.schema import KEPT_AS, TableSchema, action_names, with_actions
 from cautious.types import ArrayLike
 from cautious.validation import (
@@ -208,11 +216,12 @@ class RewardEnsemble:
         found, unused = payoffs_for(payoffs, self.labels, example, self.columns)
         for note in about_unused(unused):
             warnings.warn(TableWarning(note), stacklevel=3)  # past the wrapper `single_threaded`
-        _, shares = kept_labels(self.settings)
         settings = with_actions(self.settings, found.actions) | {PAYOFFS_KEPT_AS: found.described()}
         prior = self.prior
         if prior is not None:
-            prior = prior.for_actions(found.num_actions, int(self.settings["seed"])).for_payoffs(found.table, shares)
+            prior = prior.for_actions(found.num_actions, int(self.settings["seed"])).for_payoffs(
+                found.table, self._kept_labels.shares
+            )
         same = RewardEnsemble(self.network, self.parameters, self.losses, settings, None, prior, found)
         same.held_out = self.held_out
         if same.held_out is not None:
@@ -364,7 +373,7 @@ class RewardEnsemble:
             at_stake = None if payoffs is None else payoffs.table.to(device)
             if payoffs is not None and payoffs.depend_on_rows:
                 at_stake = inputs.pop()
-                prior = None if prior is None else prior.for_payoffs(at_stake.cpu(), self._shares)
+                prior = None if prior is None else prior.for_payoffs(at_stake.cpu(), self._kept_labels.shares)
             if kept is not None:
                 predicted = self.network.predict_by(kept[number // row_blocks], *inputs)  # type: ignore[attr-defined]
             else:
@@ -374,7 +383,8 @@ class RewardEnsemble:
                     parameters = filled_up(parameters, num_models)
                 predicted = self.network.predict(parameters, *inputs)
             if self.payoffs is not None:
-                predicted = probabilities(predicted)
+                shares = self._kept_labels.shares.to(device)
+                predicted = unsmoothed(probabilities(predicted), shares, self._kept_labels.smoothing)
             if at_stake is not None:
                 predicted = expected_rewards(predicted, at_stake)
             if prior is None or novelty is None:
@@ -432,9 +442,9 @@ class RewardEnsemble:
         return same
 
     @cached_property
-    def _shares(self) -> Tensor:
-        """How often each label occurs in training, [L]."""
-        return kept_labels(self.settings)[1]
+    def _kept_labels(self) -> KeptLabels:
+        """The labels, and how they were learned."""
+        return kept_labels(self.settings)
 
     def held_out_results(self) -> dict[str, Any]:
         """Results on held-out states, as plain values for JSON."""
@@ -539,7 +549,7 @@ def _load_payoffs(settings: Mapping[str, Any], num_labels: int) -> Payoffs | Non
     """The payoffs of models that predict labels, of which the network knows so many; None of others."""
     if settings.get(LABELS_KEPT_AS) is None:
         return None
-    labels, _ = kept_labels(settings)
+    labels = kept_labels(settings).names
     if len(labels) != num_labels:
         raise BadFileError(f"belief: its network predicts {num_labels} labels, and {len(labels)} are named.")
     return Payoffs.restored(settings.get(PAYOFFS_KEPT_AS), labels)

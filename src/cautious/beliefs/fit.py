@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from torch.nn.functional import one_hot
 from cautious.beliefs.diagnostics import BeliefWarning, examine
 from cautious.beliefs.disagreement import FamiliarDisagreement, disagreement
 from cautious.beliefs.ensemble import HeldOut, RewardEnsemble
-from cautious.beliefs.labels import cross_entropy
+from cautious.beliefs.labels import SMOOTHING, cross_entropy, smoothed
 from cautious.beliefs.networks.base import named
 from cautious.beliefs.networks.module import ModuleNetwork, as_inputs
 from cautious.beliefs.networks.vector import Standardizer, VectorNetwork
@@ -42,6 +42,15 @@ LEARNERS: Mapping[str, str] = MappingProxyType(
     }
 )
 """The learners that `fit_ensemble(network=...)` knows by name."""
+
+
+FEW_ROWS = 2000
+"""Up to so many rows, `VectorLearner` trains as long as it always did."""
+LABEL_EPOCHS, LABEL_STEPS = 30, 120
+"""Labels are learned from few rows in so many epochs, or more where these have fewer steps together."""
+PASSES, OF_ROWS, FEWEST_PASSES = 20, 5000, 2
+"""From more rows it learns in so many passes over this number of rows, in fewer over more rows (by the root of their number),
+but not in fewer than this."""
 
 
 class Learner(Protocol):
@@ -73,6 +82,16 @@ class Learner(Protocol):
         ...
 
 
+class Schedule(NamedTuple):
+    """How long to train where the caller does not say.
+
+    A `Learner` may have a method ``schedule(states, of_labels=...) -> Schedule``.
+    """
+
+    num_epochs: int = 100
+    batch_size: int = 64
+
+
 class LabelLearner(Protocol):
     """What a `Learner` needs beside its other methods to learn labels (`fit_ensemble(labels=...)`)."""
 
@@ -81,7 +100,7 @@ class LabelLearner(Protocol):
 
         Args:
             states: What `as_inputs` returned, or a part of it, [S, ...].
-            targets: 1 for a row's label and 0 for the others, [S, L].
+            targets: 1 for a row's label and 0 for the others, mixed with the labels' shares (`labels.smoothed`), [S, L].
             loss_weights: Weight of each label in the loss, [L]; None: all alike.
         """
         ...
@@ -104,6 +123,19 @@ class VectorLearner:
     def prior(self, states: Tensor) -> float:
         """`WIDTH`; docs/tables.md compares other widths."""
         return WIDTH
+
+    def schedule(self, states: Tensor, *, of_labels: bool) -> Schedule:
+        """100 epochs up to `FEW_ROWS` rows S, and 20 · √(5000 / S) for more; batches of 64.
+
+        Of labels 30 epochs up to `FEW_ROWS` rows, or as many as make 120 steps. `benchmarks/table_sizes.py` and
+        `benchmarks/label_training.py` compare these rules with others: more passes take longer, and learn noise.
+        """
+        if len(states) <= FEW_ROWS:
+            few = Schedule()
+            steps = -(-len(states) // few.batch_size)
+            return Schedule(max(LABEL_EPOCHS, -(-LABEL_STEPS // steps))) if of_labels else few
+        passes = round(PASSES * (OF_ROWS / len(states)) ** 0.5)
+        return Schedule(max(FEWEST_PASSES, passes))
 
     def problem(
         self, states: Tensor, rewards: Tensor, loss_weights: Tensor | None, *, each_action: bool
@@ -131,6 +163,10 @@ class ModuleLearner(VectorLearner):
     def learning_rate(self, states: Tensor) -> float:
         """The default of Adam in PyTorch: nothing is known about the module."""
         return 0.001
+
+    def schedule(self, states: Tensor, *, of_labels: bool) -> Schedule:
+        """100 epochs in batches of 64: nothing is known about the module."""
+        return Schedule()
 
     def prior(self, states: Tensor) -> float:
         """`WIDTH` where the module takes vectors; 0 for images and other arrays, whose distances say little."""
@@ -180,8 +216,8 @@ def fit_ensemble(
     payoffs: Any = None,
     network: NetworkChoice = "auto",
     num_models: int = 100,
-    num_epochs: int = 100,
-    batch_size: int = 64,
+    num_epochs: int | None = None,
+    batch_size: int | None = None,
     learning_rate: float | None = None,
     weight_decay: float = 0.0,
     loss_weights: ArrayLike | None = None,
@@ -230,8 +266,9 @@ def fit_ensemble(
             [B, A] in the units that they come in (with `labels`, to one score for each label [B, L]). Or a `Learner`.
         num_models: M. A level such as 1-of-20 needs at least 20. Even numbers are better: priors come in pairs of opposite
             signs, so that they leave the mean of all models as it was learned.
-        num_epochs: Passes over the data.
-        batch_size: B.
+        num_epochs: Passes over the data. By default 100; for labels of vectors 30 (more below 193 rows); for vectors
+            fewer above 2,000 rows (20 of 5,000, 6 of 50,000).
+        batch_size: B, 64 by default.
         learning_rate: Learning rate of Adam. By default 0.0016 for images (the paper's), 0.001 for a module of one's own, and
             for vectors 0.01 or, with more than nine features, 0.03 / √features.
         weight_decay: L2 penalty of Adam.
@@ -243,7 +280,8 @@ def fit_ensemble(
         progress: True shows a line; False is silent; a function is called with (epochs done, epochs in all).
         validation_fraction: Share of the states that is held out of training. They serve to diagnose the belief
             (`ensemble.diagnosis`) and, if there are six or more, to set the unit of `Decision.disagreement`
-            (`ensemble.familiar`). 0 trains on all states, without a diagnosis.
+            (`ensemble.familiar`). 0 trains on all states, without a diagnosis. With `labels` the belief keeps up to 1,000 of
+            them: other payoffs change how far the models disagree there.
         prior: Width of each model's fixed random prior (`beliefs.prior`). It grows with the distance from familiar states, so
             that models differ about states that are like nothing seen; 0 is the paper's plain ensemble. By default 0.75 for
             vectors (each action's rewards then have a unit of their own) and for modules that take vectors; 0 for images and
@@ -281,6 +319,10 @@ def fit_ensemble(
     states, kept_of_states = learner.as_inputs(inputs)
     rate = learner.learning_rate(states) if learning_rate is None else learning_rate
     width = learner.prior(states) if prior is None else checked_width(prior)
+    schedule = getattr(learner, "schedule", lambda *_, **__: Schedule())
+    usual = schedule(states, of_labels=data.labels is not None)
+    num_epochs = usual.num_epochs if num_epochs is None else num_epochs
+    batch_size = usual.batch_size if batch_size is None else batch_size
     settings = TrainingSettings(num_models, num_epochs, batch_size, rate, weight_decay, seed)
     check_shape(table, "S A", "rewards", S=len(states))
     targets = table  # what is learned: [S, A], or [S, L]
@@ -292,7 +334,10 @@ def fit_ensemble(
     if data.labels is None:
         problem = learner.problem(states[familiar], table[familiar], weights, each_action=width > 0)
     else:
-        problem = _label_learner(learner).label_problem(states[familiar], targets[familiar], weights)
+        # Weights of labels change their probabilities, so that smoothing could not be undone.
+        smoothing = SMOOTHING if weights is None else 0.0
+        mixed = smoothed(targets[familiar], smoothing)
+        problem = _label_learner(learner).label_problem(states[familiar], mixed, weights)
     device_used = resolve_device(device) if executor is None else executor.device(str(device))
     folder = None if checkpoint_dir is None else as_folder(checkpoint_dir, "checkpoint_dir")
     job = TrainingJob(problem, settings, device_used)
@@ -321,13 +366,13 @@ def fit_ensemble(
     if states.dim() == 2 and KEPT_AS not in kept:
         kept[RANGES_KEPT_AS] = torch.stack([states.amin(dim=0), states.amax(dim=0)], dim=1).tolist()
     if data.labels is not None and data.payoffs is not None:
-        kept |= {LABELS_KEPT_AS: described_labels(data.payoffs.labels, data.labels[familiar])}
+        kept |= {LABELS_KEPT_AS: described_labels(data.payoffs.labels, data.labels[familiar], smoothing)}
     if width:
         rows = problem.network.as_states(states[familiar])[0].flatten(1)
         sizes: dict[str, int] = {"num_models": settings.num_models, "seed": settings.seed}
         priors = Prior.fitted(rows, targets[familiar], width=width, **sizes)
         if data.labels is not None and data.payoffs is not None:
-            shares = kept_labels(kept)[1]
+            shares = kept_labels(kept).shares
             priors = priors.for_actions(data.payoffs.num_actions, seed).for_payoffs(data.payoffs.table, shares)
         priors = priors.to(trained.parameters.device)
     belief = RewardEnsemble(

@@ -1,6 +1,10 @@
 """Models that predict labels: their probabilities, the loss that they learn by, and the rewards that follow.
 
-P(l | x) = exp(z_l) / Σ_k exp(z_k),    r(x, a) = Σ_l P(l | x) · payoff[l, a]
+    Q(l | x) = exp(z_l) / Σ_k exp(z_k),  P(l | x) = (Q(l | x) - ε f_l) / (1 - ε),  r(x, a) = Σ_l P(l | x) · payoff[l, a]
+
+Targets are mixed with the share f of each label in training, at weight ε, and the mixing is undone in what models say. So what
+is learned stays the labels' probabilities, but no model has to make its scores infinite to be certain: scores that grow without
+limit make all models certain of the same label far from familiar rows, too.
 """
 
 from __future__ import annotations
@@ -8,6 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+SMOOTHING = 0.1
+"""Weight of the labels' shares in the targets (`smoothed`), chosen on the development sets by benchmarks/label_training.py."""
 SMALLEST_LOG = -60.0
 """Probabilities are at least e to this, relative to the largest: far below what float32 rewards show."""
 HALVINGS, DEGREE = 10, 8
@@ -30,6 +36,23 @@ def probabilities(scores: Tensor) -> Tensor:
     for _ in range(HALVINGS):
         power = power * power
     return power / _summed(power)
+
+
+def smoothed(targets: Tensor, smoothing: float) -> Tensor:
+    """Targets [S, L] of 0 and 1, mixed with the shares of the labels: (1 - ε) t + ε f."""
+    return (1 - smoothing) * targets + smoothing * targets.mean(dim=0)
+
+
+def unsmoothed(likely: Tensor, shares: Tensor, smoothing: float) -> Tensor:
+    """What models of smoothed targets say about the labels: Q [..., L] -> P [..., L]. Entries below 0 become 0.
+
+    >>> unsmoothed(torch.tensor([0.95, 0.05]), torch.tensor([0.5, 0.5]), 0.1).tolist()
+    [1.0, 0.0]
+    """
+    if not smoothing:
+        return likely
+    found = ((likely - smoothing * shares) / (1 - smoothing)).clamp(min=0.0)
+    return found / _summed(found)
 
 
 def _summed(terms: Tensor) -> Tensor:

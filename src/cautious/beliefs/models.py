@@ -178,7 +178,11 @@ class RewardModels:
         """Rows without those that cannot be compared with familiar ones, and what is wrong with these."""
         if self.columns is not None and is_named(states):
             problems = self.columns.read(as_table(states, "states"), strict=True).problems
-            return StateRows(_some_rows(states, problems.usable), problems)
+            usable = _some_rows(states, problems.usable)
+            if isinstance(usable, Mapping) and not isinstance(self._example, Mapping):  # as a service has rows
+                cells = {str(name): np.atleast_1d(np.asarray(column)) for name, column in usable.items()}
+                usable = _like(self._example, cells, int(problems.usable.sum()))
+            return StateRows(usable, problems)
         rows = as_float_tensor(states, "states")
         check_shape(rows, "S F", "states", **({} if self.state_shape is None else {"F": self.state_shape[0]}))
         bad = [

@@ -84,6 +84,11 @@ class Calibrate:
                 f"less cautious than 1-of-{self.n}: more cautious levels change too many decisions on these states, or "
                 f"there are too few states to tell. If novel states matter more to you, see what 1-of-{self.n} decides."
             )
+        if found.more_states and isinstance(found.level, KofN):
+            say(
+                f"{plural(found.more_states, 'more familiar state')} would allow {found.level.k - 1}-of-{self.n}, if it "
+                "departs in them as often as in these."
+            )
         say(f"level: {found.level}   {decide} --level {found.level}")
 
     def _familiar(self) -> tuple[RewardEnsemble, dict[str, Any]]:

@@ -268,6 +268,6 @@ def run_verb(run: Callable[[], None], options: Collection[str] = ()) -> None:
         sys.exit(1)
     except KeyboardInterrupt as stopped:
         error_console.print(
-            "interrupted. Finished work of 'train' and 'reproduce' is kept: the same command resumes it."
+            "interrupted. Finished work of 'train', 'evaluate' and 'reproduce' is kept: the same command resumes it."
         )
         sys.exit(128 + (stopped.number if isinstance(stopped, Stopped) else signal.SIGINT))

@@ -293,7 +293,7 @@ class Solve:
 
     def _action(self, action: str | None, option: str, inputs: DecisionInputs | None) -> int | None:
         """The number of an action that is given by its name or its number; None without one."""
-        from cautious.policy.policy import check_action, parse_action
+        from cautious.policy.decision import check_action, parse_action
 
         if action is None:
             return None

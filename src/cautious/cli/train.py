@@ -78,10 +78,10 @@ class Train:
     settings was interrupted, begin anew."""
     num_models: int = 100
     """M; at least the n of the levels you plan to use."""
-    num_epochs: int = 100
-    """Passes over the data."""
-    batch_size: int = 64
-    """States per step."""
+    num_epochs: int | None = None
+    """Passes over the data. Default: 100, with --label 30; for vectors, fewer above 2,000 rows."""
+    batch_size: int | None = None
+    """States per step. Default: 64."""
     learning_rate: float | None = None
     """Learning rate of Adam. Default: 0.0016 for images; 0.01 for vectors, or 0.03 / √features with more than nine features."""
     weight_decay: float = 0.0

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from scipy.special import bdtr, betaincinv
 from torch import Tensor
 
 from cautious.errors import InvalidInputError
 from cautious.validation import as_number, parse_count
+
+MOST_MORE = 20_000
+"""How many more states are thought of at most."""
 
 
 def binomial_p_value(count: int, total: int, rate: float) -> float:
@@ -22,6 +26,26 @@ def binomial_upper_bound(count: int, total: int, delta: float) -> float:
     Clopper and Pearson (1934): the rate at which `binomial_p_value` is `delta`, a quantile of a beta distribution.
     """
     return 1.0 if count == total else float(betaincinv(count + 1, total - count, 1 - delta))
+
+
+def more_states_needed(count: int, total: int, passes: Callable[[int, int], bool]) -> int | None:
+    """How many more states it takes to pass a test, if departures go on at the rate seen: `count` of `total`, rounded up.
+
+    Args:
+        count: States so far that depart.
+        total: States so far.
+        passes: The test, of (states that depart, states).
+
+    Returns:
+        0 where it is passed already; None where `MOST_MORE` states more are not enough.
+
+    >>> more_states_needed(0, 40, lambda count, total: binomial_p_value(count, total, 0.05) <= 0.05)
+    19
+    """
+    for more in range(MOST_MORE + 1):
+        if passes(-(-count * (total + more) // total), total + more):
+            return more
+    return None
 
 
 def smallest_rate(num_states: int, confidence: float = 0.95) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -24,9 +24,10 @@ from cautious.ops.rates import (
     binomial_p_value,
     binomial_upper_bound,
     mean_upper_bound,
+    more_states_needed,
     smallest_rate,
 )
-from cautious.policy.decision import departs
+from cautious.policy.decision import Decision
 from cautious.policy.fallback import FallbackRule
 from cautious.policy.policy import CautiousPolicy
 from cautious.policy.rows import read_states, reads_rows
@@ -95,6 +96,9 @@ class Calibration:
     threshold: float | None = None
     """For a `FallbackRule`: the disagreement above which it takes its safe action; infinite where nothing could be shown."""
     guarantee: str = "confidence"
+    more_states: int | None = None
+    """How many more familiar states would allow the next level, if it departs in them as often as in those given; None where no
+    number would (it departs too often), where there is no next level, or with ``measure="total-variation"``."""
 
 
 def calibrate(
@@ -218,10 +222,10 @@ def _losses(measure: Measure, policy: CautiousPolicy, states: Any, progress: Pro
     """How far each level from n-of-n to 1-of-n departs in each state, [L, B], in [0, 1]."""
     n = as_k_of_n(policy.level, "calibrate tries the levels from n-of-n to 1-of-n").n
     levels = [KofN(k, n) for k in range(n, 0, -1)]
-    if measure == Measure.TOTAL_VARIATION:
-        return policy.caution_at(levels, states, progress)
-    policies, ordinary = policy.policies_at(levels, states, progress)
-    return departs(policies.argmax(dim=-1), ordinary).double()
+    decisions = _decided(policy, levels, states, progress)
+    return torch.stack(
+        [each.caution if measure == Measure.TOTAL_VARIATION else each.departs.double() for each in decisions]
+    )
 
 
 def _scores(rule: FallbackRule, policy: CautiousPolicy, states: Any, progress: Progress | None) -> Tensor:
@@ -229,9 +233,19 @@ def _scores(rule: FallbackRule, policy: CautiousPolicy, states: Any, progress: P
 
     In units of the rule's own belief, also where `policy` has another, trained on a part of the states.
     """
-    solved = policy.solve_rows(states, [policy.level])
-    departing = departs(solved.policies[0].argmax(dim=-1), solved.ordinary.expand_as(solved.policies)[0])
-    return torch.where(departing, torch.inf, in_units_of(rule.policy.familiar, solved.spread))
+    [decision] = _decided(policy, [policy.level], states, None)
+    unit = None if policy.familiar is not None else rule.policy.familiar  # one trained again may have none of its own
+    return torch.where(decision.departs, torch.inf, in_units_of(unit, decision.disagreement))
+
+
+def _decided(
+    policy: CautiousPolicy, levels: Sequence[RiskMeasure], states: Any, progress: Progress | None
+) -> list[Decision]:
+    """What levels decide about states that all can be judged."""
+    decisions = policy.decide_at(levels, states, progress=progress)
+    if decisions[0].problems is not None:
+        raise InvalidInputError(f"{decisions[0].problems}. Leave these rows out: no level decides about them.")
+    return decisions
 
 
 def _calibrated_level(
@@ -262,9 +276,18 @@ def _calibrated_level(
         _warn_of_no_caution(_too_few(count, at_most, confidence, guarantee), count, at_most, tried[-1], measure)
     bound = min(bounded(counted[chosen]), at_most) if chosen else 0.0
     level, rate = KofN(n - chosen, n), float(chosen_losses.mean())
-    return Calibration(
-        level, rate, bound, at_most, confidence, tuple(tried), str(measure), len(chosen_losses), None, str(guarantee)
-    )
+    kinds = str(measure), len(chosen_losses), None, str(guarantee)
+    more = None
+    if chosen + 1 < n and measure == Measure.DECISIONS:
+        more = _more_states(int(counted[chosen + 1].sum()), len(chosen_losses), at_most, limit, guarantee)
+    return Calibration(level, rate, bound, at_most, confidence, tuple(tried), *kinds, more)
+
+
+def _more_states(count: int, total: int, at_most: float, limit: float, guarantee: Guarantee) -> int | None:
+    """How many more states allow a level that departs in `count` of `total`, if it goes on departing as often."""
+    if guarantee == Guarantee.AVERAGE:
+        return more_states_needed(count, total, lambda above, states: average_bound(above, states) <= limit)
+    return more_states_needed(count, total, lambda above, states: binomial_p_value(above, states, at_most) <= limit)
 
 
 def _to_expect(losses: Tensor) -> float:
@@ -313,7 +336,9 @@ def _too_few(num_states: int, at_most: float, confidence: float, guarantee: Guar
     needed = on_average if guarantee == Guarantee.AVERAGE else needed
     if num_states >= needed:
         return ()
-    enough = f"give at least {math.ceil(needed)}, or" if needed <= LARGEST_COUNT else "no number of states is enough:"
+    enough = "no number of states is enough:"
+    if needed <= LARGEST_COUNT:
+        enough = f"give at least {math.ceil(needed)}, {math.ceil(needed) - num_states} more, or"
     few = f"familiar_states: {num_states} are too few to show a rate of at most {at_most:g}"
     if guarantee == Guarantee.AVERAGE:
         return (f"{few} on average; {enough} allow more.",)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from cautious.beliefs.disagreement import FamiliarDisagreement, disagreement, in_units_of
-from cautious.errors import InvalidInputError
+from cautious.errors import Argument, InvalidInputError
 from cautious.mdp.tabular import TabularMDP
 from cautious.parallel import single_threaded
 from cautious.policy.explanation import MOST_EXPLAINED, Explanation
@@ -25,6 +25,7 @@ from cautious.solvers.optimal import optimal_actions, optimal_policy, optimal_un
 from cautious.solvers.rewards import BLOCK_BYTES, as_rewards, mean_reward, model_blocks
 from cautious.tables.cells import Problems
 from cautious.tables.frames import pandas_for
+from cautious.validation import parse_count
 
 
 def _unknown() -> Tensor:
@@ -376,3 +377,23 @@ def disagreement_of(rewards: Any) -> Tensor:
     for _, block in model_blocks(source):
         squares += (block - mean).square().sum(dim=0).mean(dim=-1)
     return (squares / source.num_models).sqrt().cpu()
+
+
+def parse_action(action: int | str, names: Sequence[str] | None, what: str = "action") -> int:
+    """The number of an action that is given by its number or, where there are names, by its name."""
+    if not isinstance(action, str):
+        return parse_count(action, what, 0)
+    if names is None:
+        raise InvalidInputError(
+            Argument(what, action),
+            " is a name, but the belief has no names for its actions; give a number, counted from 0.",
+        )
+    if action not in names:
+        raise InvalidInputError(Argument(what, action), f" is not known; choose one of {', '.join(map(repr, names))}.")
+    return list(names).index(action)
+
+
+def check_action(action: int | None, num_actions: int | None, what: str = "action") -> None:
+    """Raise unless there is an action of this number, if it is known how many there are."""
+    if action is not None and num_actions is not None and action >= num_actions:
+        raise InvalidInputError(Argument(what, action), f": there are {num_actions} actions, counted from 0.")

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from cautious.beliefs.belief import Belief
 from cautious.errors import Argument, BadFileError, InvalidInputError
-from cautious.policy.decision import Decision, make_decision
+from cautious.policy.decision import Decision, check_action, make_decision, parse_action
 from cautious.policy.explanation import Explanation, explained
 from cautious.policy.files import load_policy, save_policy
-from cautious.policy.policy import CautiousPolicy, check_action, parse_action
+from cautious.policy.policy import CautiousPolicy
 from cautious.risk import KofN
 from cautious.tables.schema import action_names
 from cautious.validation import as_folder, as_number, as_path, parse_flag

@@ -16,57 +16,37 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from cautious.beliefs.belief import Belief, TableBelief, opinions_of, state_numbers
+from cautious.beliefs.belief import Belief, TableBelief, state_numbers
 from cautious.beliefs.disagreement import FEWEST, FamiliarDisagreement, in_units_of
-from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.errors import Argument, BadFileError, InvalidInputError
 from cautious.mdp.tabular import TabularMDP, parse_mdp
 from cautious.mdp.uncertain import UncertainMDP
-from cautious.parallel import BlockExecutor, is_forked, single_thread, single_threaded
-from cautious.policy.decision import (
-    Decision,
-    disagreement_of,
-    make_decision,
-    total_variation,
-    with_baseline,
-    with_unjudged,
-)
-from cautious.policy.episodes import EpisodePolicy, joined, reward_of_each
+from cautious.parallel import BlockExecutor, single_thread, single_threaded
+from cautious.policy.decision import Decision, check_action, disagreement_of, make_decision, parse_action, with_unjudged
 from cautious.policy.explanation import Asked, Explanation, explained, is_explainable
 from cautious.policy.files import load_policy, save_policy
 from cautious.policy.rows import less_overflowing, read_states, reads_rows, refuse
-from cautious.policy.states import Games, SolvedStates, predict, solve_states
+from cautious.policy.states import Games, SolvedStates, asked, predict, solve_states
+from cautious.policy.worlds import reward_of_each, solve_world
 from cautious.progress import Progress
 from cautious.risk import RiskMeasure, level_text, parse_level, parse_levels, weights_by_rank
 from cautious.seeding import make_rng
-from cautious.solvers.solve import STATE_GAME_TOLERANCE, solve_mdp
+from cautious.solvers.solve import STATE_GAME_TOLERANCE
 from cautious.tables.arrays import as_batch
 from cautious.tables.frames import index_of, is_named
 from cautious.tables.schema import StateRows, action_names
-from cautious.types import Method, Sampling
+from cautious.types import Sampling
 from cautious.validation import as_folder, as_number, as_path, parse_choice, parse_count, parse_flag
 
 if TYPE_CHECKING:
     from cautious.solvers.uncertain.solution import UncertainSolution
-
-
-class _Answered(NamedTuple):
-    """What a belief has said about the states that it was asked about."""
-
-    answer: Any
-
-    def rewards(self, states: Any) -> Any:
-        """The answer."""
-        return self.answer
 
 
 class CautiousPolicy:
@@ -136,40 +116,33 @@ class CautiousPolicy:
             raise InvalidInputError(
                 f"tolerance={tolerance!r} must be in [0, 1): a share of the range of a state's rewards."
             )
-        kind = parse_choice(Sampling, sampling, "sampling")
         self._draws = make_rng(seed, "predict")
-        self.games = Games(iterations, kind, int(seed), float(tolerance))
-        num_models = getattr(self.belief, "num_models", None)
-        if num_models is not None:
+        self.games = Games(iterations, parse_choice(Sampling, sampling, "sampling"), int(seed), float(tolerance))
+        if (num_models := getattr(self.belief, "num_models", None)) is not None:
             weights_by_rank(self.level, num_models)  # raises for a level that these models cannot serve
         if fallback is not None:
             warnings.warn(
                 "fallback= is now bad_rows_action=: the action in rows that no model can judge.", DeprecationWarning, 3
             )
             bad_rows_action = fallback if bad_rows_action is None else bad_rows_action
-        self.bad_rows_action = (
-            None
-            if bad_rows_action is None
-            else parse_action(bad_rows_action, action_names(self.belief), "bad_rows_action")
-        )
-        check_action(self.bad_rows_action, getattr(self.belief, "num_actions", None), "bad_rows_action")
-        self._in_mdp = self._solve_mdp(self.mdp, [self.level], None) if isinstance(self.mdp, TabularMDP) else None
-        self._episode = (
-            self._solve_uncertain(self.mdp, self.level, None) if isinstance(self.mdp, UncertainMDP) else None
-        )
+        self.bad_rows_action: int | None = None
+        if bad_rows_action is not None:
+            self.bad_rows_action = parse_action(bad_rows_action, action_names(self.belief), "bad_rows_action")
+            check_action(self.bad_rows_action, getattr(self.belief, "num_actions", None), "bad_rows_action")
+        self._world = None if self.mdp is None else solve_world(self.mdp, self.belief, [self.level], self.games)
+        self._reads_rows = reads_rows(self.belief)
+        self._has_features = self.mdp is None and is_explainable(self.belief)
         self._own_familiar = None if familiar_states is None else self._familiar_disagreement(familiar_states)
 
     @property
     def gap(self) -> float | None:
         """How much more than this policy any policy can be worth in the MDP, in rewards; None without an MDP."""
-        if self._episode is not None:
-            return float(self._episode.solution.certificate().gap)
-        return None if self._in_mdp is None else float(self._in_mdp.gaps[0])
+        return None if self._world is None else self._world.gap
 
     @property
     def solution(self) -> UncertainSolution | None:
         """What `solve_mdp` found in an uncertain world: the mixture, its certificate, its returns; None elsewhere."""
-        return None if self._episode is None else self._episode.solution
+        return None if self._world is None else self._world.solution
 
     def reset(self, seed: int) -> None:
         """Begin an episode: in an uncertain world one policy of the mixture is drawn, and kept until the next `reset`.
@@ -180,8 +153,8 @@ class CautiousPolicy:
             seed: Equal seeds draw the same.
         """
         self._draws = make_rng(seed, "predict")
-        if self._episode is not None:
-            self._episode.reset(seed)
+        if self._world is not None:
+            self._world.reset(seed)
 
     @property
     def familiar(self) -> FamiliarDisagreement | None:
@@ -198,7 +171,7 @@ class CautiousPolicy:
     def _familiar_disagreement(self, states: Any) -> FamiliarDisagreement:
         rows = self._rows(states, tolerant=False)
         usable = states if rows is None else rows.states
-        rewards, too_large = predict(self._asked(usable), usable)
+        rewards, too_large = self._predict(usable)
         if bool(too_large.any()):
             refuse(less_overflowing(self.belief, rows or read_states(self.belief, states), too_large))
         spread = FamiliarDisagreement.of(disagreement_of(rewards))
@@ -248,7 +221,7 @@ class CautiousPolicy:
         progress: Progress | None = None,
         executor: BlockExecutor | None = None,
     ) -> list[Decision]:
-        """What several levels do in each state, in one call: the states are read and predicted once.
+        """What several levels do in each state; the states are read and predicted once.
 
         Args:
             levels: L levels, used instead of the policy's own level.
@@ -261,44 +234,39 @@ class CautiousPolicy:
             L decisions, one per level.
         """
         tolerant = parse_flag(allow_undecided, "allow_undecided") or self.bad_rows_action is not None
+        levels = parse_levels(levels)
         rows = self._rows(states, tolerant=tolerant)
-        belief = self._asked(states if rows is None else rows.states)
-        return self._decide_at(belief, parse_levels(levels), states, rows, tolerant, progress, executor)
-
-    @single_threaded
-    def _decide_at(
-        self,
-        belief: Any,
-        levels: Sequence[RiskMeasure],
-        states: Any,
-        rows: StateRows | None,
-        tolerant: bool,
-        progress: Progress | None,
-        executor: BlockExecutor | None,
-    ) -> list[Decision]:
-        """The decisions of `decide_at`, with what `_rows` and `_asked` returned."""
         usable = states if rows is None else rows.states
-        solved = self._solve(belief, usable, levels, progress, executor)
-        if bool(solved.too_large.any()):
-            rows = less_overflowing(self.belief, rows or read_states(self.belief, states), solved.too_large)
-            if not tolerant:
-                refuse(rows)
-        decisions = []
-        disagreement = in_units_of(self.familiar, solved.spread)
-        ordinary = solved.ordinary.expand_as(solved.policies)
-        for policy, usual, gap, value in zip(solved.policies, ordinary, solved.gaps, solved.values, strict=True):
-            decision = make_decision(policy, usual, disagreement, gap=gap, value=value)
-            if rows is not None and rows.problems.cells:
-                decision = with_unjudged(decision, rows.problems, self.bad_rows_action)
-            decisions.append(decision)
-        asked = Asked(self.belief, usable, None if rows is None else rows.problems, self.familiar, self._predict)
-        known = {
-            "actions": action_names(self.belief),
-            "index": index_of(states),
-            "_opinions": asked.opinions,
-            "_explain": asked.explain if self.mdp is None and is_explainable(self.belief) else None,
-        }
-        return [replace(decision, **known) for decision in decisions]
+        belief = asked(self.belief, usable)  # a belief of the user's on all threads, and all that follows on one
+        with single_thread():
+            if self.mdp is None:
+                solved = solve_states(belief, self.games, usable, levels, progress, executor)
+            else:
+                solved = self._look_up(usable, levels, progress)
+            if bool(solved.too_large.any()):
+                rows = less_overflowing(self.belief, rows or read_states(self.belief, states), solved.too_large)
+                if not tolerant:
+                    refuse(rows)
+            problems = None if rows is None else rows.problems
+            asks = Asked(self.belief, usable, problems, self.familiar, self._predict)
+            explain = asks.explain if self._has_features else None
+            known = {"actions": action_names(self.belief), "index": index_of(states), "_explain": explain}
+            apart, decisions = in_units_of(self.familiar, solved.spread), []
+            ordinary = solved.ordinary.expand_as(solved.policies)
+            for policy, usual, gap, value in zip(solved.policies, ordinary, solved.gaps, solved.values, strict=True):
+                decision = make_decision(policy, usual, apart, gap=gap, value=value, opinions=asks.opinions)
+                if problems is not None and problems.cells:
+                    decision = with_unjudged(decision, problems, self.bad_rows_action)
+                decisions.append(replace(decision, **known))
+        return decisions
+
+    def _look_up(self, states: Any, levels: Sequence[RiskMeasure], progress: Progress | None) -> SolvedStates:
+        """What levels do in states of the world, which is solved again for other levels than the policy's own."""
+        assert self.mdp is not None
+        numbers, world = state_numbers(states, self.mdp.num_states), self._world
+        if world is None or list(levels) != [self.level]:
+            world = solve_world(self.mdp, self.belief, levels, self.games, progress)
+        return world.at(numbers, self.belief.rewards(numbers))
 
     def explain(self, states: Any, *, familiar: Any = None) -> Explanation:
         """Why the models disagree about each row: which feature causes how much, and which values training had not.
@@ -330,13 +298,13 @@ class CautiousPolicy:
 
     def _predict(self, states: Any) -> tuple[Tensor, Tensor]:
         """What the models say about rows, and which rows overflow (`policy.states.predict`)."""
-        return predict(self._asked(states), states)
+        return predict(asked(self.belief, states), states)
 
     def _rows(self, states: Any, *, tolerant: bool) -> StateRows | None:
         """Rows of a table as states, and with `tolerant` those of an array without rows that no model can judge; else None."""
         if isinstance(states, StateRows):
             rows = states
-        elif not reads_rows(self.belief):
+        elif not self._reads_rows:
             return None  # whatever a user's own belief makes of its states
         elif tolerant or (is_named(states) and self.belief.columns is not None):
             rows = read_states(self.belief, states)
@@ -345,65 +313,6 @@ class CautiousPolicy:
         if not tolerant:
             refuse(rows)
         return rows
-
-    def _asked(self, states: Any) -> Any:
-        """The belief. A belief of the user's is asked here, on all threads if it uses them, and its answer stands for it."""
-        if isinstance(self.belief, (RewardEnsemble, TableBelief)):
-            return self.belief
-        with single_thread() if is_forked() else nullcontext():  # torch's other threads are not in a forked child
-            return _Answered(opinions_of(self.belief, states))
-
-    @single_threaded
-    def _solve(
-        self,
-        belief: Any,
-        states: Any,
-        levels: Sequence[RiskMeasure],
-        progress: Progress | None,
-        executor: BlockExecutor | None,
-    ) -> SolvedStates:
-        """What levels do in these states, each by itself, or in an MDP together."""
-        if self.mdp is None:
-            return solve_states(belief, self.games, states, levels, progress, executor)
-        numbers = state_numbers(states, self.mdp.num_states)
-        if isinstance(self.mdp, UncertainMDP):
-            own_level = self._episode is not None and list(levels) == [self.level]
-            episodes = [
-                self._episode if own_level else self._solve_uncertain(self.mdp, level, progress) for level in levels
-            ]
-            return joined([each.at(numbers, self.belief.rewards(numbers)) for each in episodes if each is not None])
-        own = list(levels) == [self.level] and self._in_mdp is not None
-        found = self._in_mdp if own else self._solve_mdp(self.mdp, levels, progress)
-        assert found is not None
-        policies, ordinary = found.policies[:, numbers], found.ordinary[:, numbers]
-        gaps, values = (part[:, None].expand(policies.shape[:2]) for part in (found.gaps, found.values))
-        spread = disagreement_of(self.belief.rewards(numbers))
-        return SolvedStates(policies, ordinary, gaps, values, spread, torch.zeros(len(numbers), dtype=torch.bool))
-
-    def _solve_uncertain(self, world: UncertainMDP, level: RiskMeasure, progress: Progress | None) -> EpisodePolicy:
-        """The policy of a level in an uncertain world."""
-        if not isinstance(self.belief, TableBelief):
-            raise InvalidInputError("belief: with an UncertainMDP it must be an array, [S, A] or [M, S, A].")
-        return EpisodePolicy(world, self.belief.table, level, self.games.tolerance, progress)
-
-    def _solve_mdp(self, mdp: TabularMDP, levels: Sequence[RiskMeasure], progress: Progress | None) -> SolvedMDP:
-        """Policies of levels in all states of an MDP, the ordinary one beside each, and how good they are."""
-        if not isinstance(self.belief, TableBelief):
-            raise InvalidInputError(
-                "belief: with an MDP it must be an array [M, S, A] over the MDP's states; ask the belief there, as in "
-                "CautiousPolicy(belief.rewards(features), level, mdp=mdp) with the features of each state."
-            )
-        how: dict[str, Any] = {"tolerance": self.games.tolerance}
-        if self.games.num_iterations is not None or self.games.sampling is Sampling.QUEUE:
-            how = {
-                "method": Method.CFR,
-                "num_iterations": self.games.num_iterations,
-                "sampling": self.games.sampling,
-            }
-        solution = solve_mdp(mdp, self.belief.table, list(levels), seed=self.games.seed, progress=progress, **how)
-        policies, ordinary = with_baseline(solution.best_policy, levels, self.belief.table, mdp)
-        certificate = solution.certificate(policies)
-        return SolvedMDP(policies, ordinary, certificate.gap, certificate.lower)
 
     def predict(
         self,
@@ -427,12 +336,12 @@ class CautiousPolicy:
             The action (or an array of them), and `state`.
         """
         most_likely = parse_flag(deterministic, "deterministic")
-        if self._episode is not None and episode_start is not None and np.any(episode_start):
+        if isinstance(self.mdp, UncertainMDP) and episode_start is not None and np.any(episode_start):
             self.reset(int(self._draws.integers(2**31)))
         single, states = self.as_batch(observation)
         decision = self.decide(states)
-        if self._episode is not None:
-            self._episode.step()
+        if self._world is not None:
+            self._world.step()
         actions = decision.action.numpy() if most_likely else self.sample_actions(decision.probabilities.numpy())
         return (actions[0] if single else actions), state
 
@@ -446,40 +355,6 @@ class CautiousPolicy:
         # Rows sum to one only up to rounding: scale the draw by the sum, and never go past the last action.
         uniform = self._draws.random((len(probabilities), 1)) * probabilities.sum(axis=1, keepdims=True)
         return np.minimum((probabilities.cumsum(axis=1) <= uniform).sum(axis=1), probabilities.shape[1] - 1)
-
-    @single_threaded
-    def caution_at(self, levels: Sequence[RiskMeasure], states: Any, progress: Progress | None = None) -> Tensor:
-        """Caution of each level in these states, [L, B]; all levels are solved in one call."""
-        return total_variation(*self.policies_at(levels, states, progress))
-
-    @single_threaded
-    def policies_at(
-        self, levels: Sequence[RiskMeasure], states: Any, progress: Progress | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """The policy of each level in these states [L, B, A]; and the ordinary policy, repeated for each level [L, B, A]."""
-        solved = self.solve_rows(states, parse_levels(levels), progress)
-        return solved.policies, solved.ordinary.expand_as(solved.policies)
-
-    def solve_rows(
-        self,
-        states: Any,
-        levels: Sequence[RiskMeasure],
-        progress: Progress | None = None,
-        executor: BlockExecutor | None = None,
-        *,
-        allow_undecided: bool = False,
-    ) -> SolvedStates:
-        """What levels do in these states, as arrays; many states a block at a time, so that memory does not grow with M S A.
-
-        `executor` says where the blocks are solved (`cautious.open_executor`); None for this process. With `allow_undecided`,
-        rows whose predictions overflow are left out and marked (`SolvedStates.too_large`); otherwise an error names them.
-        """
-        rows = self._rows(states, tolerant=False)
-        usable = states if rows is None else rows.states
-        solved = self._solve(self._asked(usable), usable, levels, progress, executor)
-        if bool(solved.too_large.any()) and not allow_undecided:
-            refuse(less_overflowing(self.belief, rows or read_states(self.belief, states), solved.too_large))
-        return solved
 
     def save(self, folder: Path | str) -> None:
         """Write the policy with its belief (safetensors, JSON)."""
@@ -522,36 +397,3 @@ class CautiousPolicy:
         # The file has the spreads of the familiar states, not the states themselves.
         policy._own_familiar = FamiliarDisagreement.read(description.get("familiar"))
         return policy
-
-
-class SolvedMDP(NamedTuple):
-    """What L levels do in an MDP."""
-
-    policies: Tensor
-    """The policy of each level, [L, S, A]."""
-    ordinary: Tensor
-    """The ordinary policy nearest to each, [L, S, A]."""
-    gaps: Tensor
-    """How much more than each policy any policy can be worth, [L]."""
-    values: Tensor
-    """Exact values of the policies, from the world's start, [L]."""
-
-
-def parse_action(action: int | str, names: Sequence[str] | None, what: str = "action") -> int:
-    """The number of an action that is given by its number or, where there are names, by its name."""
-    if not isinstance(action, str):
-        return parse_count(action, what, 0)
-    if names is None:
-        raise InvalidInputError(
-            Argument(what, action),
-            " is a name, but the belief has no names for its actions; give a number, counted from 0.",
-        )
-    if action not in names:
-        raise InvalidInputError(Argument(what, action), f" is not known; choose one of {', '.join(map(repr, names))}.")
-    return list(names).index(action)
-
-
-def check_action(action: int | None, num_actions: int | None, what: str = "action") -> None:
-    """Raise unless there is an action of this number, if it is known how many there are."""
-    if action is not None and num_actions is not None and action >= num_actions:
-        raise InvalidInputError(Argument(what, action), f": there are {num_actions} actions, counted from 0.")

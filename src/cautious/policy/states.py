@@ -12,6 +12,7 @@ state do not depend on its block.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,14 +21,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cautious.beliefs.belief import TableBelief, opinions_of
 from cautious.beliefs.ensemble import RewardEnsemble
 from cautious.ops.sums import pairwise_sum
-from cautious.parallel import BlockExecutor, parallel_map, single_threaded
+from cautious.parallel import BlockExecutor, is_forked, parallel_map, single_thread, single_threaded
 from cautious.policy.decision import disagreement_of, has_disagreement, ordinary_policy
 from cautious.progress import Progress, ProgressTracker, TitledProgress
 from cautious.risk import RiskMeasure, is_mean, weights_by_rank
 from cautious.solvers.kernels import plays_on_gpu
 from cautious.solvers.solve import STATE_GAME_ITERATIONS, solve_bandit
+from cautious.solvers.state_runs import StateDecisions
 from cautious.types import Sampling
 from cautious.validation import as_float_tensor, check_shape, check_size
 
@@ -48,7 +51,7 @@ class Games:
     tolerance: float
     """A game ends when no policy can be better by more than this share of the range of the rewards in its state."""
 
-    def play(self, rewards: Tensor, levels: Sequence[RiskMeasure], progress: Progress | None = None) -> PlayedStates:
+    def play(self, rewards: Tensor, levels: Sequence[RiskMeasure], progress: Progress | None = None) -> StateDecisions:
         """What L levels do where the models say `rewards` [M, S, A].
 
         Level n-of-n, the mean of all models drawn, is the ordinary policy.
@@ -58,24 +61,21 @@ class Games:
         if not rewards.shape[1]:  # no state that can be judged
             nothing, none = torch.zeros(0, rewards.shape[2], dtype=torch.float64), torch.zeros(0, dtype=torch.float64)
             num_levels = len(levels)
-            return PlayedStates(nothing.expand(num_levels, -1, -1), nothing, none.expand(num_levels, -1), none)
+            return StateDecisions(nothing.expand(num_levels, -1, -1), nothing, none.expand(num_levels, -1), none)
         # Compiled games have exact weights; queues take the general solver, and a GPU its own kernels where they fit.
-        is_compiled = self.sampling is Sampling.EXACT and not plays_on_gpu(
-            rewards.device, len(rewards), rewards.shape[2]
-        )
+        on_gpu = rewards.device.type != "cpu" and plays_on_gpu(rewards.device, len(rewards), rewards.shape[2])
+        is_compiled = self.sampling is Sampling.EXACT and not on_gpu
         if not is_compiled or all(is_mean(level, len(rewards)) for level in levels):
             return self._play_in_tensors(rewards, levels, progress)
-        from cautious.solvers.state_decisions import decide_states  # loads the compiler
+        from cautious.solvers.per_state import decide_states  # loads the compiler
 
         most = self.num_iterations or STATE_GAME_ITERATIONS
-        return PlayedStates(
-            *decide_states(rewards.cpu(), levels, num_iterations=most, tolerance=self.tolerance, progress=progress)
-        )
+        return decide_states(rewards.cpu(), levels, num_iterations=most, tolerance=self.tolerance, progress=progress)
 
     @single_threaded
     def _play_in_tensors(
         self, rewards: Tensor, levels: Sequence[RiskMeasure], progress: Progress | None
-    ) -> PlayedStates:
+    ) -> StateDecisions:
         """As `play`, by operations on tensors."""
         # Begin with the ordinary policy everywhere, then replace it where a game is played.
         ordinary = ordinary_policy(rewards)
@@ -90,7 +90,7 @@ class Games:
                 policies[number, states], gaps[number, states] = policy, gap
         elif progress is not None:
             progress(1, 1)
-        return PlayedStates(policies, ordinary, gaps, disagreement_of(rewards))
+        return StateDecisions(policies, ordinary, gaps, disagreement_of(rewards))
 
     def _play_each(
         self, rewards: Tensor, levels: Sequence[RiskMeasure], progress: Progress | None
@@ -116,19 +116,6 @@ class Games:
         )
         best = solution.best_policy
         return best.cpu(), solution.certificate(best).gap.cpu()
-
-
-class PlayedStates(NamedTuple):
-    """What L levels do in S states."""
-
-    policies: Tensor
-    """The policy of each level, [L, S, A]."""
-    ordinary: Tensor
-    """The ordinary policy, [S, A]."""
-    gaps: Tensor
-    """How much more k-of-N value any policy could have, at most, [L, S]."""
-    spread: Tensor
-    """How far the models differ, [S] (`beliefs.disagreement.disagreement`)."""
 
 
 class SolvedStates(NamedTuple):
@@ -172,6 +159,24 @@ class SolvedStates(NamedTuple):
         return SolvedStates(
             of_levels[0], self.ordinary[judged], of_levels[1], of_levels[2], self.spread[judged], self.too_large
         )
+
+
+class _Answered(NamedTuple):
+    """What a belief has said about the states that it was asked about."""
+
+    answer: Any
+
+    def rewards(self, states: Any) -> Any:
+        """The answer."""
+        return self.answer
+
+
+def asked(belief: Any, states: Any) -> Any:
+    """The belief. One of the user's is asked here, on all threads if it uses them, and its answer stands for it."""
+    if isinstance(belief, (RewardEnsemble, TableBelief)):
+        return belief
+    with single_thread() if is_forked() else nullcontext():  # torch's other threads are not in a forked child
+        return _Answered(opinions_of(belief, states))
 
 
 def predict(belief: Any, states: Any) -> tuple[Tensor, Tensor]:

@@ -169,7 +169,8 @@ def check_tensors(
         network: Of the policy.
         tensors: By name, as in the file.
         num_models: M, as the file says.
-        state: What a mixture of the kind that reads the file would write now: the file's has the same names and shapes.
+        state: What a mixture of the kind that reads the file would write now: the file's has the same names, and the same
+            shapes or [M].
     """
     shapes = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
     parameters = [tuple(parameter.shape) for parameter in network.parameters()]
@@ -180,7 +181,7 @@ def check_tensors(
     }  # one number of visits where all models judge the same steps
     expected: dict[str, set[tuple[int, ...]]] = {f"policy.{name}": {shape} for name, shape in shapes.items()}
     expected |= {f"mixture.{name}": sizes for name, sizes in standings.items()}
-    expected |= {name: {tuple(tensor.shape)} for name, tensor in state.items()}
+    expected |= {name: {tuple(tensor.shape), (num_models,)} for name, tensor in state.items()}
     for name in expected:
         if name not in tensors:
             raise InvalidInputError(f"there is no tensor {name}.")

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from cautious.errors import InvalidInputError
-from cautious.solvers.envelope import worst_weights
+from cautious.solvers.envelope import diameter, project, worst_weights
 from cautious.validation import as_number
 
 
@@ -22,7 +22,8 @@ class Mixture(Protocol):
     """What `KofNPPO(mixture=...)` takes: anything with a method `weights`.
 
     To be kept in files and checkpoints a mixture also has two methods: ``arrays()`` returns everything that its next answers
-    depend on, as arrays by name (``{}`` if they depend on nothing), and ``restore(arrays)`` goes on from what a file holds.
+    depend on, as arrays by name (``{}`` if they depend on nothing), and ``restore(arrays)`` goes on from what a file holds. An
+    array has the shape [M], or the one that it has before the first rollout.
     A mixture without them learns, but `save` and `learn(checkpoint_dir=...)` refuse it.
     """
 
@@ -75,6 +76,48 @@ class RankedMixture:
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Go on from a file."""
+
+
+class LearnedMixture:
+    """An adversary who moves by gradient steps, and expects the next returns to be like the last.
+
+        y = Π_W(y - η J),  v = Π_W(y - η J),  η = step diam(W) / ‖J‖
+
+    J are the models' returns less their mean, W the level's risk envelope, Π_W the projection onto it
+    (`cautious.solvers.envelope`). Among many models a few that tie at the bottom keep much the same weights from rollout to
+    rollout, where their ranks would jump. All steps are of one length, so where all models tie the weights go round the best
+    ones, and only their average comes to rest. docs/deep.md says where this helped and where it did not.
+
+    >>> mixture = LearnedMixture(step=0.1)
+    >>> returns, worst = np.array([0.3, 0.1]), np.array([1.0, 0.0])
+    >>> mixture.weights(returns, worst, None).round(3).tolist()              # y is (0.4, 0.6), and v a step ahead
+    [0.3, 0.7]
+    """
+
+    def __init__(self, step: float = 1.0) -> None:
+        """A step is as long as the share `step` of the envelope's diameter, before it is projected."""
+        if not 0 < as_number(step) < np.inf:
+            raise InvalidInputError(f"step={step!r} must be a positive number.")
+        self.step = float(step)
+        self.centre = np.zeros(0)
+
+    def weights(self, returns: np.ndarray, rank_weights: np.ndarray, last: np.ndarray | None) -> np.ndarray:
+        """As `Mixture.weights`."""
+        if last is None:
+            self.centre = np.full(len(returns), 1 / len(returns))
+        centred = returns - returns.mean()
+        move = self.step * diameter(rank_weights) / max(float(np.linalg.norm(centred)), 1e-300) * centred
+        self.centre = project(self.centre - move, rank_weights)
+        weights = np.maximum(project(self.centre - move, rank_weights), 0)  # what rounding left
+        return weights / weights.sum()
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """y; and the step, since checkpoints of runs with other steps are those of other runs."""
+        return {"centre": self.centre, "step": np.array([self.step])}
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Go on from a file, with one's own step."""
+        self.centre = arrays["centre"]
 
 
 def check_mixture(mixture: Any) -> Mixture:

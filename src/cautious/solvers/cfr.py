@@ -296,7 +296,7 @@ def minimise_regret(problem: Problem, options: CFROptions) -> CFRResult:
     """
     if problem.game.per_state and not problem.rewards.streamed:
         if problem.rewards.device.type == "cpu":
-            from cautious.solvers.per_state import minimise_regret_in_states  # loads the compiler
+            from cautious.solvers.recorded_states import minimise_regret_in_states  # loads the compiler
 
             return minimise_regret_in_states(problem, options)
         # A program works on all models of a state if it ranks them all, otherwise on those of a draw.

@@ -1,4 +1,8 @@
-"""Games of single states on the CPU, compiled: one recursion, for decisions and for the runs of `solve_bandit`.
+"""Decisions in single states on the CPU, compiled, and the recursion of their games, which the runs of `solve_bandit` use too.
+
+In one pass over a state's rewards: the ordinary policy, whether any model prefers another action, how far the models differ,
+and the game where one does. Sums over models are by halves, as those of `ops.sums`, so that they have the bits of tensors
+(`policy.decision`), whose operations would take longer than a game; the tests compare them.
 
 One iteration, for a state with rewards r(a, m) and a policy π [A]:
 
@@ -7,10 +11,11 @@ One iteration, for a state with rewards r(a, m) and a policy π [A]:
     P(a) ← P(a) + r̄(a) - Σ_b π(b) r̄(b)        or another rule (`ops.regret`)
     π(a) ∝ max(0, P(a))
 
-Run to its end, the game makes the draws, follows the rule and keeps the record of `solvers.cfr.minimise_regret_of_all`, which
-the tests compare it with. For a decision it ends once its policy is certified: the best policy seen, or the average weighted
-by t, has the value `lower`. No policy is worth more than `upper`, the largest entry of an averaged mixture: a point of the risk
-envelope (averaged over all iterations, or since the last power of two; the lower bound counts). Both are close at the end.
+For a decision the game ends once its policy is certified: the best policy seen, or the average weighted by t, has the value
+`lower`. No policy is worth more than `upper`, the largest entry of an averaged mixture: a point of the risk envelope (averaged
+over all iterations, or since the last power of two; the lower bound counts). Both are close at the end. Run to its end
+(`solvers.recorded_states`), it makes the draws, follows the rule and keeps the record of `solvers.cfr.minimise_regret_of_all`,
+which the tests compare it with.
 
 Sums have the order of the loops below on every CPU: no library routine is called, and the compiler may not reorder them. So
 a state's bits depend on that state's rewards alone, which stay in the cache for all levels, runs and iterations.
@@ -26,107 +31,96 @@ import torch
 from torch import Tensor
 
 from cautious.compiling import compiled
-from cautious.parallel import parallel_map
+from cautious.parallel import parallel_map, single_threaded
 from cautious.progress import Progress, ProgressTracker
-from cautious.risk import RiskMeasure, weights_by_rank
-from cautious.solvers.cfr import CFROptions, CFRResult, Problem
+from cautious.risk import RiskMeasure, is_mean, weights_by_rank
 from cautious.solvers.ranking import sort_models, sorting_space
-from cautious.solvers.rewards import DenseRewards
-from cautious.solvers.state_runs import (
-    EXACT,
-    REGRET,
-    SAMPLED,
-    Record,
-    StateGames,
-    certified_plan,
-    recorded_plan,
-    runs_of_levels,
-)
-from cautious.types import Sampling
+from cautious.solvers.state_runs import EXACT, REGRET, SAMPLED, StateDecisions, certified_plan
 
 STATES_PER_TASK = 64
 """States per task of a thread; fewer where there are many models or levels, so that an interrupt does not wait for long."""
 LARGEST_TASK = 2**18
 """Largest product of states, models and levels in one task."""
-TASK_BYTES = 2**22
-"""Most rewards of the states of one task of recorded runs, in float64: one cheap copy, which the cache holds."""
-
 CHECK_AVERAGE = 10
 """The average policy is evaluated every this many iterations: often enough to stop in time, for a tenth of the work."""
 
 
-def play_states(
+@single_threaded
+def decide_states(
     rewards: Tensor,
     levels: Sequence[RiskMeasure],
     *,
     num_iterations: int,
     tolerance: float,
     progress: Progress | None = None,
-) -> StateGames:
-    """Play the game of every state at every level until it is certified, on all threads.
+) -> StateDecisions:
+    """Decide in every state at every level, on all threads.
 
     Args:
-        rewards: What each of M models says each action pays, [M, S, A], on the CPU.
+        rewards: What each of M models says each action pays, [M, S, A], on the CPU, finite.
         levels: L levels.
         num_iterations: Most iterations per game.
         tolerance: A game ends when its gap is at most this share of the range of the state's rewards.
         progress: Called with (tasks done, tasks in all).
     """
     num_models, num_states, num_actions = rewards.shape
-    policy, bounds = np.empty((len(levels), num_states, num_actions)), np.empty((2, len(levels), num_states))
-    inputs = (as_compiled(rewards), all_rank_weights(levels, num_models), *certified_plan(num_iterations), tolerance)
-    in_tasks(lambda first, last: _play_batch(*inputs, first, last, policy, bounds), rewards.shape, levels, progress)
-    return StateGames(*(torch.from_numpy(part) for part in (policy, *bounds)))
+    policies, ordinary = np.empty((len(levels), num_states, num_actions)), np.empty((num_states, num_actions))
+    gaps, variance = np.empty((len(levels), num_states)), np.empty(num_states)
+    cautious = np.array([not is_mean(level, num_models) for level in levels])
+    inputs = (
+        as_compiled(rewards),
+        all_rank_weights(levels, num_models),
+        cautious,
+        *certified_plan(num_iterations),
+        tolerance,
+    )
+    out = (policies, ordinary, gaps, variance)
+    in_tasks(lambda first, last: _decide_batch(*inputs, first, last, *out), rewards.shape, levels, progress)
+    spread = torch.from_numpy(variance).sqrt()  # torch's root, as of `disagreement`: libraries round it differently
+    return StateDecisions(torch.from_numpy(policies), torch.from_numpy(ordinary), torch.from_numpy(gaps), spread)
 
 
-def minimise_regret_in_states(problem: Problem, options: CFROptions) -> CFRResult:
-    """T iterations of k-of-N CFR in every state, for a batch of levels and runs, on all threads."""
-    num_iterations, rewards = options.num_iterations, problem.rewards
-    assert isinstance(rewards, DenseRewards)
-    batch_size, num_states, num_actions = problem.shape
-    tracked = options.track_exact or options.sampling is Sampling.EXACT
-    levels = [
-        (runs.members, runs.draws.numpy(), runs.k, runs.rank_weights.numpy())
-        for runs in runs_of_levels(problem, options)
-    ]
-    plan = recorded_plan(options.update, num_iterations)
-    num_windows = plan.restarts.shape[1]
-    size = max(1, min(STATES_PER_TASK, TASK_BYTES // (8 * rewards.num_models * num_actions)))
-    num_tasks = -(-num_states // size)
-    policy, policy_sum, best = (np.empty(problem.shape) for _ in range(3))
-    best_value = np.empty((batch_size, num_states))
-    mixtures = np.empty((num_windows if tracked else 0, *problem.shape))
-    traces = np.empty((num_tasks, batch_size, 3, num_iterations))
+@compiled
+def _decide_batch(  # type: ignore[no-untyped-def]
+    rewards,
+    rank_weights,
+    cautious,
+    steps,
+    weights,
+    restarts,
+    tolerance,
+    first,
+    last,
+    policies,
+    ordinary,
+    gaps,
+    variance,
+):
+    """Decide in states `first` to `last` of rewards [M, S, A] into the last four: `StateDecisions`, the spread squared.
 
-    def play(task: int) -> None:
-        states = slice(task * size, min((task + 1) * size, num_states))
-        own = rewards.tensor[:, states].double()  # before transposing: copying runs of a few numbers is quicker then
-        by_model = np.ascontiguousarray(own.permute(1, 0, 2).numpy())  # [s, M, A]
-        # Exact weights also need the rewards of all models side by side; [s, A, M].
-        ranks_all = tracked or any(draws.shape[2] == 0 for _, draws, _, _ in levels)
-        by_action = np.ascontiguousarray(own.permute(1, 2, 0).numpy()) if ranks_all else by_model
-        for members, draws, k, rank_weights in levels:
-            shape = (len(draws), len(by_model), num_actions)
-            # Fresh arrays: a view of a larger one has another type, for which the functions would be compiled again.
-            last, total, highest = (np.empty(shape) for _ in range(3))
-            value, mixed = np.empty(shape[:2]), np.empty((*shape[:2], num_windows, num_actions))
-            trace = np.zeros((len(draws), 3, num_iterations))
-            trace[:, REGRET] = -np.inf
-            inputs = (by_model, by_action, draws, k, rank_weights, *plan, tracked)
-            _record_batch(*inputs, last, total, highest, value, mixed, trace)
-            policy[members, states], policy_sum[members, states] = last, total
-            best[members, states], best_value[members, states] = highest, value
-            mixtures[:, members, states] = mixed.transpose(2, 0, 1, 3)[: len(mixtures)]
-            traces[task, members] = trace
-        tracker.report(task)
-
-    tracker = ProgressTracker(num_tasks, options.progress)
-    parallel_map(play, num_tasks, tracker.stop if num_tasks > 1 else None)
-    # Sums over tasks in their order, which is that of the states; [T, B].
-    sampled, exact = (traces[:, :, row].cumsum(axis=0)[-1].T for row in (SAMPLED, EXACT))
-    largest = traces[:, :, REGRET].max(axis=0).T
-    found = (policy, policy_sum, best, best_value, mixtures, *map(np.ascontiguousarray, (sampled, exact, largest)))
-    return Record(*map(torch.from_numpy, found)).result(problem, num_iterations)
+    `rank_weights` are [L, M]; `cautious` [L] says which levels are not the mean.
+    """
+    num_models, _, num_actions = rewards.shape
+    by_model, by_action = np.empty((num_models, num_actions)), np.empty((num_actions, num_models))
+    terms, mean, space = np.empty((num_models, num_actions)), np.empty(num_actions), game_space(num_models, num_actions)
+    draws, sums, averages, trace = nothing_drawn_or_recorded(restarts, num_actions)
+    for state in range(first, last):
+        reach = lay_out(rewards, state, by_model, by_action)
+        terms[:] = by_model
+        _mean_over_models(terms, mean)
+        _greedy(mean, ordinary[state])
+        variance[state] = _mean_variance(by_model, mean, terms)
+        objects = _some_model_objects(by_model, ordinary[state])
+        for level in range(len(cautious)):
+            if objects and cautious[level]:
+                lower, upper = play_game(
+                    by_model, by_action, draws, 0, rank_weights[level], steps, weights, restarts, True, tolerance * reach,
+                    space, sums[0], sums[1], policies[level, state], averages, trace,
+                )  # fmt: skip
+                gaps[level, state] = upper - lower
+            else:
+                policies[level, state] = ordinary[state]
+                gaps[level, state] = 0.0
 
 
 def in_tasks(
@@ -157,42 +151,6 @@ def as_compiled(rewards: Tensor) -> np.ndarray:
 def all_rank_weights(levels: Sequence[RiskMeasure], num_models: int) -> np.ndarray:
     """The weights of all levels, [L, M]."""
     return np.stack([weights_by_rank(level, num_models).numpy() for level in levels])
-
-
-@compiled
-def _play_batch(  # type: ignore[no-untyped-def]
-    rewards, rank_weights, steps, weights, restarts, tolerance, first, last, policy, bounds
-):
-    """Play states `first` to `last` of [M, S, A] at all levels [L, M] into `policy` [L, S, A] and `bounds` [2, L, S]."""
-    num_models, _, num_actions = rewards.shape
-    by_model, by_action = np.empty((num_models, num_actions)), np.empty((num_actions, num_models))
-    space = game_space(num_models, num_actions)
-    draws, sums, averages, trace = nothing_drawn_or_recorded(restarts, num_actions)
-    for state in range(first, last):
-        limit = tolerance * lay_out(rewards, state, by_model, by_action)
-        for level in range(rank_weights.shape[0]):
-            lower, upper = play_game(
-                by_model, by_action, draws, 0, rank_weights[level], steps, weights, restarts, True, limit, space,
-                sums[0], sums[1], policy[level, state], averages, trace,
-            )  # fmt: skip
-            bounds[0, level, state] = lower
-            bounds[1, level, state] = upper
-
-
-@compiled
-def _record_batch(  # type: ignore[no-untyped-def]
-    by_model, by_action, draws, k, rank_weights, steps, weights, restarts, tracked,
-    policy, policy_sum, best, best_value, mixture_sums, trace,
-):  # fmt: skip
-    """Play all runs of a level in all states [s, M, A] into the arrays of the second row (`minimise_regret_in_states`)."""
-    num_states, num_models, num_actions = by_model.shape
-    space = game_space(num_models, num_actions)
-    for state in range(num_states):
-        for run in range(len(draws)):
-            best_value[run, state], _ = play_game(
-                by_model[state], by_action[state], draws[run], k, rank_weights, steps, weights, restarts, tracked, -np.inf,
-                space, policy[run, state], policy_sum[run, state], best[run, state], mixture_sums[run, state], trace[run],
-            )  # fmt: skip
 
 
 @compiled
@@ -420,3 +378,62 @@ def _worst_of_drawn(rewards, drawn, policy, k, worst, returns, mixture):  # type
             mixture[a] /= k
         value /= k
     return value
+
+
+@compiled
+def _mean_over_models(terms, mean):  # type: ignore[no-untyped-def]
+    """Mean of `terms` [M, A] by halves into `mean` [A]; overwrites `terms` (`ops.sums.pairwise_mean`)."""
+    num_models, num_actions = terms.shape
+    count = num_models
+    while count > 1:
+        half = (count + 1) // 2
+        for m in range(count - half):
+            for a in range(num_actions):
+                terms[m, a] += terms[half + m, a]
+        count = half
+    for a in range(num_actions):
+        mean[a] = terms[0, a] / num_models
+
+
+@compiled
+def _greedy(mean, policy):  # type: ignore[no-untyped-def]
+    """The actions that pay most on average, evenly, into `policy` [A] (`policy.decision.greedy`)."""
+    highest, count = mean.max(), 0.0
+    for a in range(len(mean)):
+        count += mean[a] == highest
+    for a in range(len(mean)):
+        policy[a] = 1.0 / count if mean[a] == highest else 0.0
+
+
+@compiled
+def _some_model_objects(by_model, ordinary):  # type: ignore[no-untyped-def]
+    """Whether one of the actions of the ordinary policy [A] is not the best for some model (`policy.decision`)."""
+    num_models, num_actions = by_model.shape
+    for m in range(num_models):
+        highest, taken = -np.inf, np.inf  # of all actions, and the least of those that are taken
+        for a in range(num_actions):
+            highest = max(highest, by_model[m, a])
+            if ordinary[a] > 0.0:
+                taken = min(taken, by_model[m, a])
+        if taken < highest:
+            return True
+    return False
+
+
+@compiled
+def _mean_variance(by_model, mean, terms):  # type: ignore[no-untyped-def]
+    """(1/A) Σ_a Var_m[ r_m(a) ] of rewards [M, A] with `mean` [A]; overwrites `terms` [M, A]."""
+    num_models, num_actions = by_model.shape
+    for m in range(num_models):
+        for a in range(num_actions):
+            apart = by_model[m, a] - mean[a]
+            terms[m, a] = apart * apart
+    variance = np.empty(num_actions)
+    _mean_over_models(terms, variance)
+    count = num_actions
+    while count > 1:  # over actions by halves, too
+        half = (count + 1) // 2
+        for a in range(count - half):
+            variance[a] += variance[half + a]
+        count = half
+    return variance[0] / num_actions

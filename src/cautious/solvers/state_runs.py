@@ -33,6 +33,19 @@ class StateGames(NamedTuple):
     """Bound on every policy's value, [L, S]."""
 
 
+class StateDecisions(NamedTuple):
+    """What L levels do in S states, and how far the models differ there."""
+
+    policies: Tensor
+    """[L, S, A]; the ordinary policy where no model prefers another action, and at levels n-of-n."""
+    ordinary: Tensor
+    """The ordinary policy, [S, A]."""
+    gaps: Tensor
+    """How much better any policy could be, at most, [L, S]."""
+    spread: Tensor
+    """[S] (`beliefs.disagreement.disagreement`)."""
+
+
 class Plan(NamedTuple):
     """What each of T iterations does, as compiled code and kernels take it."""
 

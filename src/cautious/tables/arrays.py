@@ -50,8 +50,7 @@ def load_dataset(paths: Sequence[Path]) -> Dataset:
     """The arrays of one file or of several, whose states follow each other; runs no code from them."""
     if not paths:
         raise InvalidInputError(
-            "data: no file is named; pass at least one: a table (cautious train log.csv --action COLUMN --reward COLUMN), or "
-            "a file with arrays 'inputs' and 'rewards'."
+            "data: no file is named; pass at least one: a table (.csv, .parquet), or a file with arrays 'inputs' and 'rewards'."
         )
     parts = [_read(path) for path in paths]
     first = parts[0]

@@ -9,22 +9,23 @@ number, or depends on the row: it is a column, or a number times a column (`Payo
 from __future__ import annotations
 
 import math
+import numbers
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cautious.errors import BadFileError, InvalidInputError
-from cautious.tables.cells import NOT_TRIED, Table, as_cell_number, as_text, in_order
+from cautious.errors import Argument, BadFileError, InvalidInputError
+from cautious.tables.cells import MOST_LISTED, NOT_TRIED, Table, as_cell_number, as_text, in_order
 from cautious.tables.files import are_tables, read_tables
 from cautious.tables.frames import as_table, index_of, is_frame
 from cautious.tables.schema import MOST_CATEGORIES, TableSchema
-from cautious.validation import are_counts, as_float_tensor, as_path, check_shape, check_size
+from cautious.validation import are_counts, as_float_tensor, as_number, as_path, check_shape, check_size
 
 SIGNED = re.compile(r"([+-]?)\s*(.*)", re.DOTALL)
 FORMS = "a number, a column of numbers (amount, -amount), or a number times one (0.1*amount)"
@@ -186,13 +187,24 @@ def called(function: PayoffFunction, states: Any, columns: TableSchema | None) -
     return payoffs, names
 
 
-def described_labels(labels: Sequence[str], numbers: Tensor) -> dict[str, Any]:
+class KeptLabels(NamedTuple):
+    """The labels that models predict."""
+
+    names: tuple[str, ...]
+    shares: Tensor
+    """How often each occurs among the rows of the training, [L], float64."""
+    smoothing: float
+    """Weight of the shares in the targets that were learned (`beliefs.labels.smoothed`)."""
+
+
+def described_labels(labels: Sequence[str], numbers: Tensor, smoothing: float) -> dict[str, Any]:
     """The labels and how often each occurs among the rows of the training [S], to keep in a belief's settings."""
-    return {"names": list(labels), "counts": numbers.bincount(minlength=len(labels)).tolist()}
+    counts = numbers.bincount(minlength=len(labels)).tolist()
+    return {"names": list(labels), "counts": counts, "smoothing": smoothing}
 
 
-def kept_labels(settings: Mapping[str, Any]) -> tuple[tuple[str, ...], Tensor]:
-    """What `described_labels` wrote: the labels, and the share of the training's rows that has each, [L], float64.
+def kept_labels(settings: Mapping[str, Any]) -> KeptLabels:
+    """What `described_labels` wrote.
 
     Raises:
         BadFileError: It is something else.
@@ -200,11 +212,14 @@ def kept_labels(settings: Mapping[str, Any]) -> tuple[tuple[str, ...], Tensor]:
     kept = settings.get(LABELS_KEPT_AS)
     names: Any = kept.get("names") if isinstance(kept, dict) else None
     counts: Any = kept.get("counts") if isinstance(kept, dict) else None
-    lists = isinstance(names, list) and isinstance(counts, list) and len(names) == len(counts) > 1
+    smoothing = as_number(kept.get("smoothing")) if isinstance(kept, dict) else math.nan
+    lists = (
+        isinstance(names, list) and isinstance(counts, list) and len(names) == len(counts) > 1 and 0 <= smoothing < 1
+    )
     if not lists or not all(isinstance(name, str) for name in names) or not are_counts(*counts):
         raise BadFileError("belief: what it keeps of its labels is no list of names and counts; the file is damaged.")
     tried = torch.tensor(counts, dtype=torch.float64)
-    return tuple(names), tried / tried.sum()
+    return KeptLabels(tuple(names), tried / tried.sum(), smoothing)
 
 
 def label_numbers(labels: Any, num_rows: int) -> tuple[Tensor, tuple[str, ...]]:
@@ -295,8 +310,9 @@ def read_payoffs(payoffs: Any, labels: Sequence[str]) -> tuple[Payoffs, tuple[st
         return replace(payoffs, labels=tuple(labels), table=payoffs.table[order], factors=parts), unused
     if payoffs is None:
         raise InvalidInputError(
-            "payoffs: missing; say what each action pays for each label: a dictionary {label: {action: payoff}}, a frame or "
-            f"a file with a row per label, or an array [L, A] for the labels {', '.join(map(repr, labels))}."
+            Argument("payoffs"),
+            ": missing; say what each action pays for each label: a dictionary {label: {action: payoff}}, a frame or "
+            f"a file with a row per label, or an array [L, A] for the labels {', '.join(map(repr, labels))}.",
         )
     if isinstance(payoffs, Mapping):
         return _of_cells(*_cells_of_mapping(payoffs), labels)
@@ -374,7 +390,8 @@ def _in_order_of(labels: Sequence[str], rows: Mapping[str, int]) -> tuple[list[i
     unused = tuple(name for name in rows if name not in labels)
     if missing:
         near = [name for name in unused if name.casefold() == missing[0].casefold()]
-        instead = f" (there is {near[0]!r}: use one spelling)" if near else f"; there are {', '.join(map(repr, rows))}"
+        there = ", ".join(map(repr, list(rows)[:MOST_LISTED])) + (", ..." if len(rows) > MOST_LISTED else "")
+        instead = f" (there is {near[0]!r}: use one spelling)" if near else f"; there are {there}"
         raise InvalidInputError(
             f"payoffs: none for the label{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}{instead}. Each "
             "label of the training needs a row."
@@ -388,6 +405,8 @@ def _term(cell: Any, where: str) -> tuple[float, str | None]:
     >>> _term("2.5", ""), _term("-amount", ""), _term("0.1 * loan size", "")
     ((2.5, None), (-1.0, 'amount'), (0.1, 'loan size'))
     """
+    if isinstance(cell, numbers.Real) and math.isfinite(cell):
+        return _checked(float(cell), where, as_text(cell)), None  # as it is: a text would have 15 digits of it
     text = as_text(cell).strip()
     if text.lower() in NOT_TRIED or text == "None":
         raise InvalidInputError(f"{where}: no payoff; give {FORMS}.")

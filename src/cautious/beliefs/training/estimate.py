@@ -12,9 +12,9 @@ from cautious.beliefs.training.state import MiniBatch, TrainState
 from cautious.parallel import single_thread
 from cautious.seeding import make_rng
 
-MANY_STEPS = 2_000_000
-"""An estimate is made from this many steps on, counted over all models: fewer take minutes at most."""
-LONG = 600.0
+MANY_SAMPLES = 50_000_000
+"""An estimate is made from this many samples on, counted over all epochs and models: fewer take a minute or so."""
+LONG = 60.0
 """A training of this many seconds or more is called long."""
 STEPS_PER_EPOCH, LARGEST_BATCH = 500, 4096
 """The batch size that is suggested for many rows: so many steps in an epoch, and no larger batches than that."""
@@ -28,10 +28,10 @@ class LongTrainingWarning(UserWarning):
 
 
 def is_large(job: TrainingJob) -> bool:
-    """Whether the training has so many steps on the CPU that an estimate, which takes about a second, is worth it."""
+    """Whether the training is so large on the CPU that an estimate, which takes about a second, is worth it."""
     settings = job.settings
-    steps = settings.num_models * settings.num_epochs * settings.num_batches(job.problem.num_samples)
-    return job.device.type == "cpu" and steps >= MANY_STEPS
+    samples = settings.num_models * settings.num_epochs * job.problem.num_samples
+    return job.device.type == "cpu" and samples >= MANY_SAMPLES
 
 
 def training_seconds(job: TrainingJob) -> float:

@@ -48,7 +48,7 @@ def play_states_on_gpu(
     tolerance: float,
     progress: Progress | None = None,
 ) -> StateGames:
-    """As `solvers.per_state.play_states`, on the GPU that the rewards are on.
+    """Play the game of every state at every level until it is certified, on the GPU that the rewards are on.
 
     Args:
         rewards: What each of M models says each action pays, [M, S, A]; as many as `solvers.kernels.plays_on_gpu` allows.

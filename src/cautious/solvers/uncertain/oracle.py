@@ -21,8 +21,8 @@ import numpy as np
 
 from cautious.mdp.evaluation import Dynamics, optimal_values
 from cautious.parallel import BlockExecutor, parallel_map
+from cautious.solvers.envelope import EnvelopeGame, Equilibrium
 from cautious.solvers.uncertain.ascent import ascend, match_regret, mixed_values_policy
-from cautious.solvers.uncertain.envelope import EnvelopeGame, Equilibrium
 from cautious.solvers.uncertain.problem import UncertainProblem
 
 MOST_ROUNDS, FEWEST_ROUNDS, SEARCH_WORK = 200, 3, 2**31
@@ -80,7 +80,7 @@ class DoubleOracle:
         self.problem = problem
         self._executor = executor
         self.policies: list[np.ndarray] = []
-        self._game = EnvelopeGame(problem)
+        self._game = EnvelopeGame(problem.rank_weights)
         self._scale = max(float(np.abs(problem.best_returns).max()), 1e-300)
         self._seen: set[bytes] = set()
         uniform = np.full(problem.num_models, 1 / problem.num_models)

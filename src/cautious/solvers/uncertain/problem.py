@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from cautious.mdp.evaluation import Dynamics, optimal_values, policy_values
+from cautious.solvers.envelope import worst_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +71,7 @@ class UncertainProblem:
 
     def ranked(self, returns: np.ndarray) -> np.ndarray:
         """The adversary's answer to returns [M]: the largest rank weight for the worst model; ties by the model's number."""
-        weights = np.empty_like(self.rank_weights)
-        weights[np.argsort(returns, kind="stable")] = self.rank_weights
-        return weights
+        return worst_weights(returns, self.rank_weights)
 
     def value(self, returns: np.ndarray) -> float:
         """The rank-weighted value of returns [M]."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from cautious.compiling import compiled
 from cautious.seeding import make_rng
-from cautious.solvers.uncertain.envelope import EnvelopeGame
+from cautious.solvers.envelope import EnvelopeGame
 from cautious.solvers.uncertain.oracle import DoubleOracle
 from cautious.solvers.uncertain.problem import UncertainProblem
 
@@ -281,7 +281,7 @@ def lowest_bound(tree: RevealedTree, rows: np.ndarray, weights: np.ndarray, clos
         weights: Where to start, [M].
         close: The search ends when no prior can have a bound that is lower by more than this.
     """
-    game = EnvelopeGame(tree.problem, rows)
+    game = EnvelopeGame(tree.problem.rank_weights, rows)
     best = BestBound(np.inf, weights)
     for _ in range(MOST_CUTS):
         row = tree.bound(weights).row
@@ -308,7 +308,7 @@ class MemorySearch:
     def __init__(self, tree: RevealedTree, oracle: DoubleOracle) -> None:
         """Begin with the oracle's policies."""
         self._tree = tree
-        self._game = EnvelopeGame(tree.problem, oracle.rows)
+        self._game = EnvelopeGame(tree.problem.rank_weights, oracle.rows)
         self.policies, self.numbers = oracle.support_values()
         self.plans: list[Plan] = []
         self.equilibrium = oracle.equilibrium
