@@ -172,8 +172,8 @@ Cell = list[list[float]]
 """Payoffs on familiar and on novel rows: without caution, at each budget, and for k-of-N at each level of `PLAIN`."""
 
 
-def solved(name: str, seed: int) -> list[dict[str, Any]]:
-    """A row for each draw: what each method earns (`Cell`)."""
+def solved(name: str, seed: int, ours: bool) -> list[dict[str, Any]]:
+    """A row for each draw: what each method earns (`Cell`), or with `ours` only the methods that ask models of labels."""
     torch.set_num_threads(1)
     split = problem(*load(name), "class", seed)
     if split is None:
@@ -187,7 +187,7 @@ def solved(name: str, seed: int) -> list[dict[str, Any]]:
             matrix = payoff_matrix(name, shape, seed, split.num_labels, bad)
             task = Task(split, matrix[:-1], matrix[-1])
             ensemble = by_labels(task, ensemble, seed)
-            methods = dict(judged(task, ensemble, forest, distance, seed))
+            methods = dict(judged(task, ensemble, forest, None if ours else distance, seed))
             found.append({"set": name, "seed": seed, "shape": shape, "bad": bad, "methods": methods})
     return found
 
@@ -202,30 +202,32 @@ def by_labels(task: Task, before: RewardEnsemble | None, seed: int) -> RewardEns
 
 
 def judged(
-    task: Task, ensemble: RewardEnsemble, forest: np.ndarray, distance: np.ndarray, seed: int
+    task: Task, ensemble: RewardEnsemble, forest: np.ndarray, distance: np.ndarray | None, seed: int
 ) -> Iterator[tuple[str, Cell]]:
-    """Every method on one draw."""
+    """Every method on one draw; without `distance` only those that ask models of labels."""
     familiar_paid = task.payoffs[task.split.familiar_labels]
     known = familiar_paid.max(axis=1).mean() - familiar_paid.mean(axis=0).max()
     ordinary = outcome(task, greedy(torch.from_numpy(forest @ task.payoffs))[None])[0][0]
     allowed = [ordinary - budget * known for budget in BUDGETS]
-    by_payoffs = fitted(task.split, task.payoffs[task.split.labels], seed, None)
     methods = [(f"{rule}, labels", policies) for rule, policies in of_models(ensemble, task.rows)]
-    methods += [(f"{rule}, payoffs", policies) for rule, policies in of_models(by_payoffs, task.rows)]
-    for method, policies in [*methods, *of_forest(task, forest, distance)]:
+    if distance is not None:
+        by_payoffs = fitted(task.split, task.payoffs[task.split.labels], seed, None)
+        methods += [(f"{rule}, payoffs", policies) for rule, policies in of_models(by_payoffs, task.rows)]
+        methods += of_forest(task, forest, distance)
+    for method, policies in methods:
         familiar, novel = outcome(task, policies)
         chosen = [0, *places(familiar, allowed), *(PLAIN.values() if method.startswith(LEVELLED) else ())]
         yield method, [[round(float(familiar[place]), 4), round(float(novel[place]), 4)] for place in chosen]
 
 
-def run(sets: Sequence[str], seeds: int, out: Path, workers: int) -> list[dict[str, Any]]:
+def run(sets: Sequence[str], seeds: int, out: Path, workers: int, ours: bool) -> list[dict[str, Any]]:
     """Results of all sets and seeds; those that are in the file already are not computed again."""
     done = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     known = {(row["set"], row["seed"]) for row in done}
     wanted = [(name, seed) for seed in range(seeds) for name in sets]
     tasks = [task for task in wanted if task not in known]
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool, out.open("a") as file:
-        for number, work in enumerate(as_completed([pool.submit(solved, *task) for task in tasks])):
+        for number, work in enumerate(as_completed([pool.submit(solved, *task, ours) for task in tasks])):
             rows = work.result()
             done += rows
             file.writelines(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
@@ -234,6 +236,20 @@ def run(sets: Sequence[str], seeds: int, out: Path, workers: int) -> list[dict[s
     chosen = set(wanted)
     found = [row for row in done if row["shape"] and (row["set"], row["seed"]) in chosen]
     return sorted(found, key=lambda row: (row["set"], row["seed"], row["shape"], row["bad"]))
+
+
+def beside(rows: list[dict[str, Any]], path: Path) -> list[dict[str, Any]]:
+    """The rows with the other methods of earlier rows of the same draws, whose models of labels are called "labels before"."""
+    keys = ("set", "seed", "shape", "bad")
+    earlier = [json.loads(line) for line in path.read_text().splitlines()]
+    methods = {tuple(row.get(key) for key in keys): row.get("methods", {}) for row in earlier}
+    found = []
+    for row in rows:
+        place = tuple(row[key] for key in keys)
+        if place in methods:
+            others = {name.replace(", labels", ", labels before"): cell for name, cell in methods[place].items()}
+            found.append(row | {"methods": others | row["methods"]})
+    return found
 
 
 # Tables of the results.
@@ -311,10 +327,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=1, help="processes, one set each at a time")
     parser.add_argument("--out", type=Path, default=Path("payoffs.jsonl"))
+    parser.add_argument("--ours", action="store_true", help="only the methods that ask models of labels")
+    parser.add_argument("--beside", type=Path, help="earlier rows, whose other methods join the tables")
     asked = parser.parse_args()
     print(provenance_line(), flush=True)
     sets = asked.sets or tuple(QUICK if asked.quick else HELD_BACK)
-    rows = run(sets, 1 if asked.quick else asked.seeds, asked.out, asked.workers)
+    rows = run(sets, 1 if asked.quick else asked.seeds, asked.out, asked.workers, asked.ours)
+    rows = beside(rows, asked.beside) if asked.beside else rows
     print(f"{len({row['set'] for row in rows})} sets, {len({(row['set'], row['seed']) for row in rows})} splits")
     for budget in BUDGETS:
         print("\n" + "\n".join(table(rows, budget)))
