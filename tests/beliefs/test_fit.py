@@ -250,7 +250,7 @@ def test_a_module_of_ones_own_gets_the_usual_learning_rate():
 
 
 @pytest.mark.parametrize(
-    ("rows", "expected"), [(40, (100, 64)), (2000, (100, 64)), (5000, (20, 256)), (50_000, (6, 256)), (10**6, (2, 256))]
+    ("rows", "expected"), [(40, (100, 64)), (2000, (100, 64)), (5000, (20, 64)), (50_000, (6, 64)), (10**6, (2, 64))]
 )
 def test_epochs_and_batches_by_the_number_of_rows(rows, expected):
     assert VectorLearner().schedule(torch.empty(rows, 1), of_labels=False) == expected
@@ -269,7 +269,7 @@ def test_few_rows_are_trained_as_they_always_were():
 def test_many_rows_are_trained_in_fewer_passes():
     states = torch.linspace(-1, 1, 2400)[:, None]
     belief = fit_ensemble(states, torch.cat([states, -states], dim=1), num_models=2, progress=False)
-    assert (belief.settings["num_epochs"], belief.settings["batch_size"]) == (29, 256)
+    assert (belief.settings["num_epochs"], belief.settings["batch_size"]) == (29, 64)
     assert belief.diagnosis.error < 0.05
     module = fit_ensemble(
         states, states, network=lambda: torch.nn.Linear(1, 1), num_models=1, progress=False, validation_fraction=0,

@@ -48,9 +48,9 @@ FEW_ROWS = 2000
 """Up to so many rows, `VectorLearner` trains as long as it always did."""
 LABEL_EPOCHS, LABEL_STEPS = 30, 120
 """Labels are learned from few rows in so many epochs, or more where these have fewer steps together."""
-PASSES, OF_ROWS, FEWEST_PASSES, LARGE_BATCH = 20, 5000, 2, 256
+PASSES, OF_ROWS, FEWEST_PASSES = 20, 5000, 2
 """From more rows it learns in so many passes over this number of rows, in fewer over more rows (by the root of their number),
-but not in fewer than this; and in batches of this size."""
+but not in fewer than this."""
 
 
 class Learner(Protocol):
@@ -125,7 +125,7 @@ class VectorLearner:
         return WIDTH
 
     def schedule(self, states: Tensor, *, of_labels: bool) -> Schedule:
-        """100 epochs in batches of 64 up to `FEW_ROWS` rows S; for more rows 20 · √(5000 / S) epochs in batches of 256.
+        """100 epochs up to `FEW_ROWS` rows S, and 20 · √(5000 / S) for more; batches of 64.
 
         Of labels 30 epochs up to `FEW_ROWS` rows, or as many as make 120 steps. `benchmarks/table_sizes.py` and
         `benchmarks/label_training.py` compare these rules with others: more passes take longer, and learn noise.
@@ -135,7 +135,7 @@ class VectorLearner:
             steps = -(-len(states) // few.batch_size)
             return Schedule(max(LABEL_EPOCHS, -(-LABEL_STEPS // steps))) if of_labels else few
         passes = round(PASSES * (OF_ROWS / len(states)) ** 0.5)
-        return Schedule(max(FEWEST_PASSES, passes), LARGE_BATCH)
+        return Schedule(max(FEWEST_PASSES, passes))
 
     def problem(
         self, states: Tensor, rewards: Tensor, loss_weights: Tensor | None, *, each_action: bool
@@ -268,7 +268,7 @@ def fit_ensemble(
             signs, so that they leave the mean of all models as it was learned.
         num_epochs: Passes over the data. By default 100; for labels of vectors 30 (more below 193 rows); for vectors
             fewer above 2,000 rows (20 of 5,000, 6 of 50,000).
-        batch_size: B. By default 64; for vectors, 256 above 2,000 rows.
+        batch_size: B, 64 by default.
         learning_rate: Learning rate of Adam. By default 0.0016 for images (the paper's), 0.001 for a module of one's own, and
             for vectors 0.01 or, with more than nine features, 0.03 / √features.
         weight_decay: L2 penalty of Adam.

@@ -81,7 +81,7 @@ class Train:
     num_epochs: int | None = None
     """Passes over the data. Default: 100, with --label 30; for vectors, fewer above 2,000 rows."""
     batch_size: int | None = None
-    """States per step. Default: 64; for vectors, 256 above 2,000 rows."""
+    """States per step. Default: 64."""
     learning_rate: float | None = None
     """Learning rate of Adam. Default: 0.0016 for images; 0.01 for vectors, or 0.03 / √features with more than nine features."""
     weight_decay: float = 0.0
