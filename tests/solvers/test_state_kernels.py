@@ -154,7 +154,9 @@ CHECKS = {
 
 
 @needs_triton
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize(
+    "check", [pytest.param(name, marks=[pytest.mark.long] if name == "iterations" else []) for name in CHECKS]
+)
 def test_interpreted_kernels(check):
     environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-W", "error", __file__, check]
