@@ -125,3 +125,27 @@ def test_worlds_that_are_no_tables_are_judged_by_the_problem():
 def test_bad_input_is_named(problems, methods, more, said):
     with pytest.raises(InvalidInputError, match=said):
         compare(problems, methods, **{"seeds": 1, "progress": False, **more})
+
+
+def test_equally_good_actions_are_no_departure_and_worse_ones_count_by_their_share_of_steps():
+    """Two rooms and a start: both doors lead to rooms that pay 1 for ever; a third action stays at the start for nothing."""
+    moves = torch.zeros(3, 3, 3)
+    moves[0, 0, 1] = moves[0, 1, 2] = moves[0, 2, 0] = 1
+    moves[1, :, 1] = moves[2, :, 2] = 1
+    world = TabularMDP(moves, [1.0, 0.0, 0.0], 0.5)
+    rewards = torch.tensor([[0.0] * 3, [1.0] * 3, [1.0] * 3]).repeat(20, 1, 1)
+    familiar = Problem(world, rewards)
+
+    def always(action):
+        return lambda world, rewards: torch.eye(3)[action].expand(3, 3)
+
+    def dawdles(world, rewards):  # half of the time at the start it stays
+        return torch.tensor([[0.5, 0.0, 0.5], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+
+    methods = {"first door": always(0), "second door": always(1), "stays": always(2), "dawdles": dawdles}
+    frame = compare({"rooms": Problem(world, rewards, familiar=familiar)}, methods, seeds=1, progress=False)
+    found = frame[frame.metric == "departure"].set_index("method")["mean"]
+    assert found["first door"] == found["second door"] == 0
+    assert found["stays"] == pytest.approx(1.0)
+    # at the start 1/2 Σ (1/4)^t = 2/3 of the discounted steps, half of which stay
+    assert found["dawdles"] == pytest.approx(1 / 3)

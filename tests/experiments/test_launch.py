@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import sys
 
@@ -63,20 +64,20 @@ def test_a_local_executor_runs_one_piece_after_another():
 
 
 @pytest.mark.parametrize(
-    ("task", "changes", "said"),
+    ("task", "said"),
     [
-        ("driving", ["num_epochs=2", "certain_epochs=2"], "belief: single models are worse than no model"),
-        ("non-obvious", [], "belief-non-obvious: single models are worse than no model"),
+        ("driving", "belief: the models have hardly learned"),
+        ("non-obvious", "belief-non-obvious: single models are worse than no model"),
     ],
 )
-def test_a_run_whose_models_learned_nothing_says_so(task, changes, said, tmp_path, capsys, monkeypatch):
+def test_a_run_whose_models_learned_nothing_says_so(task, said, smoke_run, tmp_path, capsys, monkeypatch):
     """Such a run may show the effect upside down."""
     monkeypatch.delenv("CAUTIOUS_DATA", raising=False)
     monkeypatch.setenv("CAUTIOUS_CACHE", str(tmp_path / "cache"))
-    settings = [word for change in changes for word in ("--set", change)]
-    main(["reproduce", task, "--scale", "smoke", "--out", str(tmp_path / "run"), *settings])
+    monkeypatch.setattr("cautious_paper.report.html.write_report", lambda store: store.folder)  # drawing takes long
+    shutil.copytree(smoke_run(task).folder, tmp_path / "run")
+    main(["reproduce", task, "--scale", "smoke", "--out", str(tmp_path / "run")])
     assert f"warning: {said}" in " ".join(capsys.readouterr().out.split())
-    assert said in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
 
 
 def test_what_no_model_would_lose_is_the_variance_of_the_rewards():

@@ -149,12 +149,14 @@ RECORDED = {"CHECK": 10, "CERTIFIES": False, "M": 32, "N": 32, "A": 16, "WIDTH":
 CHECKS = {
     "ranks": lambda: check_ranks("cpu", (1, 2, 31, 33, 70)),
     "games": lambda: check_games("cpu", ((2, 1, 2), (33, 1, 5)), num_iterations=12, tolerance=1e-3),
-    "iterations": lambda: check_iterations("cpu", (21, 2, 3), num_iterations=5),
+    "iterations": lambda: check_iterations("cpu", (21, 2, 3), num_iterations=3),
 }
 
 
 @needs_triton
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize(
+    "check", [pytest.param(name, marks=[pytest.mark.long] if name == "iterations" else []) for name in CHECKS]
+)
 def test_interpreted_kernels(check):
     environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-W", "error", __file__, check]

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from cautious.baselines.kept_rows import keep_rows, known_rows
-from cautious.baselines.policies import risk_neutral
+from cautious.baselines.policies import all_rewards
+from cautious.baselines.step_rewards import mean_reward
 from cautious.errors import InvalidInputError
 from cautious.executors import Executor, LocalExecutor
 from cautious.mdp.tabular import TabularMDP
@@ -29,6 +30,7 @@ from cautious.ops.means import student_margin
 from cautious.progress import Progress, TitledProgress, as_progress
 from cautious.risk import parse_level, risk_value
 from cautious.seeding import check_seed
+from cautious.solvers.optimal import optimal_actions, optimal_policy
 from cautious.solvers.solve import solve_mdp
 from cautious.tables.frames import pandas_for
 from cautious.types import ArrayLike
@@ -129,7 +131,8 @@ def compare(
         - "worst_tenth": mean of the worst tenth of what may be true;
         - "tail": the risk measure `level` of the models' returns, which is what k-of-N maximises;
         - "shortfall": how much higher any policy's tail can be (upper bound of a certificate less "tail");
-        - "departure": how often, in the familiar world, the method acts unlike the ordinary policy there;
+        - "departure": share of the method's steps in the familiar world that no ordinary policy takes there (actions that are
+          not optimal for the mean of the models);
         - "seconds": how long the method took.
 
     >>> import torch
@@ -231,16 +234,13 @@ def _call(method: Method, problem: Problem, given: Mapping[str, Any]) -> Any:
 
 
 def _departure(familiar: Problem, policy: Any) -> float:
-    """Total variation distance to the ordinary policy, averaged over the states that the ordinary policy visits."""
-    world = familiar.world
-    ordinary = risk_neutral(world, familiar.rewards)
-    visited = world.occupancy(ordinary).sum(dim=-1)
-    mixed = _mixed_occupancy(world, policy)
-    reached = mixed.sum(dim=-1, keepdim=True)
-    acted = torch.where(reached > 0, mixed / reached.clamp(min=torch.finfo(torch.float64).tiny), ordinary)
-    missed = (reached[:, 0] <= 0) & (visited > 0)  # never going there is acting differently
-    distance = 0.5 * (acted - ordinary).abs().sum(dim=-1)
-    return float((visited * torch.where(missed, 1.0, distance)).sum())
+    """Share of the policy's steps in which it does what no ordinary policy does: actions not optimal for the mean reward.
+
+    Equally good actions are no departure, so that it does not matter which of several shortest paths a solver happens to take.
+    """
+    reward = mean_reward(all_rewards(familiar.world, familiar.rewards))
+    ordinary = optimal_actions(familiar.world, reward, optimal_policy(familiar.world, reward).action_values)
+    return float((_mixed_occupancy(familiar.world, policy) * ~ordinary).sum())
 
 
 def _mixed_occupancy(world: TabularMDP, policy: Any) -> Tensor:

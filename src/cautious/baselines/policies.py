@@ -45,21 +45,21 @@ def k_of_n_each_state(world: TabularMDP, rewards: Any, level: Any = "1-of-20") -
 
     Right where every state is a decision of its own, such as an image; elsewhere it does not see where actions lead.
     """
-    return CautiousPolicy(_table(world, rewards), level).decide(range(world.num_states)).probabilities.double()
+    return CautiousPolicy(all_rewards(world, rewards), level).decide(range(world.num_states)).probabilities.double()
 
 
 def risk_neutral(world: World, rewards: Any) -> Policy:
     """Maximises the mean return of the ensemble, [S, A]."""
     if isinstance(world, UncertainMDP):
         return k_of_n(world, rewards, Mean())
-    return _optimum(world, step_rewards.mean_reward(_table(world, rewards)))
+    return _optimum(world, step_rewards.mean_reward(all_rewards(world, rewards)))
 
 
 def single_model(world: World, rewards: Any, *, model: int = 0) -> Tensor:
     """Trusts one model: its own optimum, [S, A]."""
     if isinstance(world, UncertainMDP):
         return _optima(world, rewards)[step_rewards.parse_model(model, len(world))]
-    return _optimum(world, step_rewards.model_reward(_table(world, rewards), model))
+    return _optimum(world, step_rewards.model_reward(all_rewards(world, rewards), model))
 
 
 def mean_minus_std(world: TabularMDP, rewards: Any, *, deviations: float = 1.0) -> Tensor:
@@ -74,12 +74,12 @@ def mean_minus_std(world: TabularMDP, rewards: Any, *, deviations: float = 1.0) 
     >>> risk_neutral(world, rewards).tolist(), mean_minus_std(world, rewards).tolist()
     ([[0.0, 1.0]], [[1.0, 0.0]])
     """
-    return _optimum(world, step_rewards.penalised_reward(_table(world, rewards), deviations))
+    return _optimum(world, step_rewards.penalised_reward(all_rewards(world, rewards), deviations))
 
 
 def one_step_ranking(world: TabularMDP, rewards: Any, *, level: Any = "1-of-20") -> Tensor:
     """Ranks the models anew in every step, and maximises what the risk measure makes of each step, [S, A]."""
-    return _optimum(world, step_rewards.ranked_reward(_table(world, rewards), level))
+    return _optimum(world, step_rewards.ranked_reward(all_rewards(world, rewards), level))
 
 
 def worst_case(world: World, rewards: Any, *, tolerance: float = TOLERANCE) -> Policy:
@@ -102,7 +102,7 @@ def thompson_sampling(world: World, rewards: Any) -> Policy:
     """
     if isinstance(world, UncertainMDP):
         return PolicyMixture(torch.full((len(world),), 1 / len(world), dtype=torch.float64), _optima(world, rewards))
-    table = _table(world, rewards)
+    table = all_rewards(world, rewards)
     occupancy = sum(world.occupancy(optimal_policy(world, block).policy).sum(dim=0) for block in table.split(64))
     assert isinstance(occupancy, Tensor)
     reached = occupancy.sum(dim=-1, keepdim=True)
@@ -123,7 +123,7 @@ def novelty_penalty(
             of its features. By default how far the models differ about it.
         weight: In rewards per unit of novelty. By default the range of the mean reward per largest novelty.
     """
-    table = _table(world, rewards)
+    table = all_rewards(world, rewards)
     found = _novelty(table, novelty)
     if weight is None:
         mean, largest = step_rewards.mean_reward(table), float(found.max())
@@ -149,7 +149,7 @@ def fixed_fallback(
         threshold: Novelty above which a state, or the ordinary action there, counts as novel. By default half way between the
             lowest and the highest novelty.
     """
-    table = _table(world, rewards)
+    table = all_rewards(world, rewards)
     if not -world.num_actions <= action < world.num_actions:
         raise InvalidInputError(f"action={action} does not exist; actions are 0 to {world.num_actions - 1}.")
     found = _novelty(table, novelty)
@@ -173,7 +173,7 @@ def _optima(world: UncertainMDP, rewards: Any) -> Tensor:
     return torch.stack([_optimum(model, reward) for model, reward in zip(world, table, strict=True)])
 
 
-def _table(world: TabularMDP, rewards: Any) -> Tensor:
+def all_rewards(world: TabularMDP, rewards: Any) -> Tensor:
     """All rewards in memory, float64 [M, S, A], checked against the world."""
     if isinstance(world, UncertainMDP):
         raise InvalidInputError(

@@ -35,7 +35,7 @@ TITLES = {
     "worst_tenth": "return in the worst tenth of the truths",
     "tail": f"{LEVEL} of the models' returns",
     "shortfall": "how much higher any policy's tail may be (certificate)",
-    "departure": "share of time in the familiar world in which it acts unlike the ordinary policy",
+    "departure": "share of its steps in the familiar world that no ordinary policy takes",
 }
 
 

@@ -56,7 +56,8 @@ def solve_uncertain(
             returns are its own.
         executor: Where the searches for policies run, such as the Ray cluster of `cautious.open_executor`, with the same bits;
             None for the threads of this process.
-        progress: True prints both bounds on standard error; or a function called as the gap closes with (done, total).
+        progress: True prints both bounds on standard error; or a function called as the gap closes with (done, total). The
+            first call of an installation compiles for some seconds before that.
 
     Warns:
         FewModelsWarning: The tail that the level looks at has fewer than ten models (`risk.FEW_MODELS`).
@@ -93,6 +94,7 @@ def solve_uncertain(
     )
     close = float(tolerance) * float(table.max() - table.min())
     shown = _BoundsProgress(progress, close)
+    shown.begin()
     tree = RevealedTree(problem)
     most = problem.best_returns - problem.offset
     bound = BestBound(problem.value(most), problem.ranked(most))  # the model is revealed at once
@@ -154,6 +156,11 @@ class _BoundsProgress:
         self._first_gap: float | None = None
         self._done = 0
         self._last = -math.inf
+
+    def begin(self) -> None:
+        """Say that the work begins, before anything is compiled."""
+        if self._progress is True:
+            print("solving; the first call of an installation compiles for some seconds", file=sys.stderr, flush=True)
 
     def report(self, lower: float, upper: float) -> float:
         """Show the bounds; returns the gap."""
