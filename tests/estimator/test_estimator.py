@@ -151,5 +151,5 @@ def test_bad_groups(groups, says):
 
 def test_warnings_of_the_belief_reach_the_caller():
     rows, labels, _ = loans(100)
-    with pytest.warns(BeliefWarning):
-        small(prior=0, num_epochs=1).fit(rows, labels)
+    with pytest.warns(BeliefWarning, match="blind to novelty"):
+        small(prior=0).fit(rows, labels)
