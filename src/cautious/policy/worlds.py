@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -22,9 +22,11 @@ from cautious.policy.states import Games, SolvedStates
 from cautious.progress import Progress
 from cautious.risk import RiskMeasure
 from cautious.solvers.solve import solve_mdp
-from cautious.solvers.uncertain.solution import UncertainSolution
 from cautious.types import Method, Sampling
 from cautious.validation import as_float_tensor
+
+if TYPE_CHECKING:
+    from cautious.solvers.uncertain.solution import UncertainSolution  # loads numba
 
 
 class WorldPolicy(Protocol):
