@@ -201,6 +201,7 @@ class RewardEnsemble:
         Raises:
             InvalidInputError: The models predict rewards; or payoffs are missing, or of no known form.
 
+        >>> from cautious import fit_ensemble
         >>> belief = fit_ensemble([[0.0], [1.0]] * 10, labels=["bad", "good"] * 10, progress=False, num_models=4,
         ...                       payoffs={"bad": {"lend": -4, "refuse": 0}, "good": {"lend": 1, "refuse": 0}})
         >>> belief.with_payoffs({"bad": {"lend": -9}, "good": {"lend": 1}}).actions
