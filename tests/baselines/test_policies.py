@@ -45,7 +45,7 @@ def test_the_worst_case_may_mix_and_is_worth_its_mixture():
 
 
 def test_broil_lies_between_the_mean_and_the_tail():
-    """By hand: the second action pays .55 on average and .1 at worst, a quarter of it and the third .53125 and .475; equal at .0476."""
+    """By hand: the second action pays .55 on average and .1 at worst, a quarter of it with the third .53125 and .475."""
     mixed = torch.tensor([[0.0, 0.25, 0.75]], dtype=torch.float64)
     assert chosen(baselines.broil(ONE_STATE, BETS, alpha=0.25, weight=0.0)) == 1
     assert chosen(baselines.broil(ONE_STATE, BETS, alpha=0.25, weight=0.02)) == 1

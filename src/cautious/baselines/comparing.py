@@ -132,7 +132,7 @@ def compare(
         - "tail": the risk measure `level` of the models' returns, which is what k-of-N maximises;
         - "shortfall": how much higher any policy's tail can be (upper bound of a certificate less "tail");
         - "departure": share of the method's steps in the familiar world that no ordinary policy takes there (actions that are
-          not optimal for the mean of the models);
+        not optimal for the mean of the models);
         - "seconds": how long the method took.
 
     >>> import torch
