@@ -216,6 +216,8 @@ class LeaveGroupOut:
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Numbers of the rows to train on, and of those to test on, for each group in order."""
+        if X is not None and len(_as_groups(groups)) != len(X):
+            raise InvalidInputError(f"groups: {len(groups)} for {len(X)} rows; give one group per row.")
         for train, familiar, novel in _halves(groups, self.random_state):
             yield train, np.concatenate([familiar, novel[: len(familiar)]])
 

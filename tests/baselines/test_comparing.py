@@ -149,3 +149,34 @@ def test_equally_good_actions_are_no_departure_and_worse_ones_count_by_their_sha
     assert found["stays"] == pytest.approx(1.0)
     # at the start 1/2 Σ (1/4)^t = 2/3 of the discounted steps, half of which stay
     assert found["dawdles"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    "truths",
+    [torch.full((2, 1, 2), float("nan")), torch.zeros(0, 1, 2), torch.tensor([[[0.4, 1.0]], [[0.4, float("nan")]]])],
+)
+def test_truths_that_say_nothing_are_refused(truths):
+    """Nothing is left out of the frame in silence."""
+    models = torch.tensor([[[0.4, 1.0]], [[0.4, 0.0]]]).repeat(10, 1, 1)
+    with pytest.raises(InvalidInputError, match="truths"):
+        compare({"coin": Problem(ONE_STATE, models, truths=truths)}, [always_second], seeds=[0], progress=False)
+    judged = Problem(ONE_STATE, models, judge=lambda policy: [float("nan")])
+    with pytest.raises(InvalidInputError, match="judge's returns"):
+        compare({"coin": judged}, [always_second], seeds=[0], progress=False)
+
+
+def test_a_method_that_asks_for_what_the_problem_lacks_is_named():
+    def mine(world, rewards, novelty):
+        return always_second(world, rewards)
+
+    problem = coin(0)
+    with pytest.raises(InvalidInputError, match=r"'mine' cannot be called .*novelty"):
+        compare({"coin": problem}, [mine], seeds=[0], progress=False)
+
+
+def test_another_level_reuses_no_row(tmp_path):
+    """The tail is the level's own."""
+    here = {"progress": False, "out": tmp_path, "seeds": [0]}
+    for level, tail in (("1-of-20", 0.0), ("20-of-20", 0.5), ("1-of-20", 0.0)):
+        frame = compare({"coin": coin}, [always_second], level=level, **here).set_index("metric")
+        assert frame.loc["tail", "mean"] == pytest.approx(tail, abs=0.05)

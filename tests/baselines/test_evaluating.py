@@ -250,6 +250,21 @@ def test_an_interrupted_call_resumes_with_the_same_bits(tmp_path, by_kind, stop)
     ]  # fmt: skip
 
 
+def test_a_block_that_was_cut_short_is_computed_again(tmp_path, by_kind):
+    """A kill in the middle of a write leaves some levels of a method, and half a line."""
+
+    def interrupt(done: int, total: int) -> None:
+        if done >= 220:
+            raise KeyboardInterrupt
+
+    asked = {"label": "kind", "hold_out": "kind", "out": tmp_path}
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(table(), **asked, **FAST | {"progress": interrupt})
+    store = tmp_path / evaluating.STORE
+    store.write_text(store.read_text()[:-40])
+    assert evaluate(table(), **asked, **FAST) == by_kind
+
+
 def test_rows_of_another_call_are_not_taken(tmp_path, by_kind):
     def interrupt(done: int, total: int) -> None:
         if done >= 220:

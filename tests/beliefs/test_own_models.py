@@ -346,3 +346,43 @@ def test_without_familiar_rows_only_plain_models(belief):
 def test_it_is_not_written_to_files_and_the_message_says_so(belief, tmp_path):
     with pytest.raises(InvalidInputError, match="RewardModels cannot be written"):
         CautiousPolicy(belief, "1-of-20").save(tmp_path)
+
+
+def test_rows_too_large_for_distances_are_refused():
+    """Their squares would overflow, and the prior would take them for familiar."""
+    rows, _ = blobs(60)
+    belief = quiet(linear_models(20), familiar=rows)
+    for value in (1e32, 1e155, 1e300):
+        with pytest.raises(InvalidInputError, match="states"):
+            belief.rewards(np.array([[0.0, value, 0.0]]))
+
+
+@pytest.mark.parametrize("said", [[1.0, 1.0], [2.0, -1.0], [0.2, 0.2]])
+def test_probabilities_that_are_none_are_refused(said):
+    class Sure:
+        def predict_proba(self, rows):
+            return np.tile(said, (len(rows), 1))
+
+    belief = quiet([Sure(), Sure()], payoffs=[[1.0, 0.0], [0.0, 1.0]], prior=0)
+    with pytest.raises(InvalidInputError, match=r"model 0 .* row 0 .* sum to 1"):
+        belief.rewards(np.zeros((2, 3)))
+
+
+class Even:
+    def predict_proba(self, rows):
+        return np.full((len(rows), 2), 0.5)
+
+
+def test_payoffs_come_in_the_order_of_the_named_actions():
+    payoffs = {"bad": {"go": -3.0, "stay": 0.0}, "good": {"go": 1.0, "stay": 0.0}}
+    belief = quiet([Even(), Even()], payoffs=payoffs, actions=["stay", "go"], prior=0)
+    assert belief.actions == ("stay", "go")
+    assert belief.rewards(np.zeros((1, 2)))[0, 0].tolist() == [0.0, -1.0]
+    with pytest.raises(InvalidInputError, match="the payoffs are of 'go', 'stay'"):
+        quiet([Even(), Even()], payoffs=payoffs, actions=["stay", "run"], prior=0)
+
+
+def test_payoffs_that_depend_on_rows_need_familiar_ones():
+    payoffs = {"bad": {"go": "-amount", "stay": 0}, "good": {"go": 1, "stay": 0}}
+    with pytest.raises(InvalidInputError, match="familiar: none are given, but payoffs depend on 'amount'"):
+        quiet([Even(), Even()], payoffs=payoffs, prior=0)

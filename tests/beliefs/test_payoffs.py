@@ -148,3 +148,30 @@ def test_a_file_of_payoffs(tmp_path):
         assert (found.actions, unused) == (("accept", "reject"), ("late",))
         assert found.table.tolist() == [[0.0, 0.0], [0.0, -1.0]]
         assert found.factors["amount"].tolist() == [[-1.0, 0.0], [0.1, 0.0]]
+
+
+LENDING = pd.DataFrame({"outcome": [0, 1], "lend": [-5.0, 1.0], "refuse": [0.0, 0.0]})
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        LENDING,
+        LENDING.sort_values("lend", ascending=False).reset_index(drop=True),
+        LENDING.set_index("outcome"),
+        LENDING.set_index("outcome").sort_values("lend", ascending=False),
+    ],
+)
+def test_labels_are_a_frames_first_column_or_its_named_index(frame):
+    """Whatever the order of the rows."""
+    found, unused = read_payoffs(frame, ["0", "1"])
+    assert (found.actions, found.table.tolist(), unused) == (("lend", "refuse"), [[-5.0, 0.0], [1.0, 0.0]], ())
+
+
+def test_a_sorted_frame_is_read_by_its_column_or_refused():
+    texts = LENDING.assign(outcome=["bad", "good"]).sort_values("lend", ascending=False)
+    assert read_payoffs(texts, ["bad", "good"])[0].table.tolist() == [[-5.0, 0.0], [1.0, 0.0]]
+    with pytest.raises(InvalidInputError, match="both the index and the column 'outcome' name all labels"):
+        read_payoffs(LENDING.sort_values("lend", ascending=False), ["0", "1"])
+    indexed = LENDING.drop(columns="outcome").set_axis(["bad", "good"])
+    assert read_payoffs(indexed, ["bad", "good"])[0].actions == ("lend", "refuse")

@@ -153,3 +153,8 @@ def test_warnings_of_the_belief_reach_the_caller():
     rows, labels, _ = loans(100)
     with pytest.warns(BeliefWarning, match="blind to novelty"):
         small(prior=0).fit(rows, labels)
+
+
+def test_groups_of_another_length_are_refused():
+    with pytest.raises(InvalidInputError, match="4 for 6 rows"):
+        list(LeaveGroupOut().split(np.zeros((6, 1)), groups=["a", "a", "b", "b"]))

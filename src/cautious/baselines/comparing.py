@@ -83,6 +83,11 @@ class Problem:
             check_shape(truths, "... S A", "truths", **sizes)
             occupancy = _mixed_occupancy(self.world, policy)
             found = (truths.reshape(-1, sizes["S"], sizes["A"]) * occupancy).sum(dim=(-2, -1))
+        if not len(found) or not bool(found.isfinite().all()):
+            source = "judge's returns" if self.judge is not None else "truths"
+            raise InvalidInputError(
+                f"{source}: a policy is worth {found.tolist()[:5]} in what may be true; give one finite number at least."
+            )
         return found
 
 
@@ -159,7 +164,11 @@ def compare(
         raise InvalidInputError("seeds: there are none; pass the number of seeds, or the seeds themselves.")
     pandas = pandas_for("compare")
     path = None if out is None else as_folder(out, "out") / ROWS
-    known = known_rows(path, KEYS)
+    measure_of = str(parse_level(level))
+    earlier = known_rows(path, KEYS)
+    known = {
+        key: row for key, row in earlier.items() if row.get("level", measure_of) == measure_of
+    }  # "tail" depends on it
     pieces = [
         (problem, seed, [name for name in named if (problem, name, seed) not in known])
         for problem in problems
@@ -214,7 +223,7 @@ def _run_piece(
         found = measure(problem, methods[method], seed, level)
         if upper is not None:
             found["shortfall"] = upper - found["tail"]
-        rows.append({"problem": name, "method": method, "seed": seed, **found})
+        rows.append({"problem": name, "method": method, "seed": seed, "level": str(level), **found})
     return rows
 
 
@@ -230,6 +239,15 @@ def _call(method: Method, problem: Problem, given: Mapping[str, Any]) -> Any:
         for name in parameters
         if name in given and given[name] is not None and name not in bound and name not in ("world", "rewards")
     }
+    try:
+        inspect.signature(method).bind(problem.world, problem.rewards, **asked)
+    except TypeError as error:
+        raise InvalidInputError(
+            f"methods: {getattr(method, '__name__', method)!r} cannot be called with world and rewards: {error}. What it asks "
+            "for by name must be in the problem (novelty, extras), and in its `familiar` problem too, or have a default."
+        ) from None
+    except ValueError:
+        pass  # some compiled functions have no signature
     return method(problem.world, problem.rewards, **asked)
 
 

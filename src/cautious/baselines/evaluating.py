@@ -122,7 +122,8 @@ def evaluate(
     Args:
         data: A table: a frame (pandas, polars), a dictionary of columns, or one or several files (.csv, .parquet).
         label: The column with what turned out to be true of each row.
-        hold_out: The column whose values are left out in turn; may be `label`.
+        hold_out: The column whose values are left out in turn; may be `label`. No method sees this column: to use what is
+            judged here, train without it.
         payoffs: What each action pays for each label: a frame or a .csv file with a column of labels and one column per action,
             a dictionary {label: {action: payoff}}, as for `fit_ensemble`. Without it the actions are one answer per label and
             "refer": a right answer pays 1, a wrong one costs `wrong`, and to refer pays 0.
@@ -181,11 +182,14 @@ def evaluate(
     path = None if folder is None else folder / STORE
     run = _fingerprint(task, training, [str(level) for level in chosen], aside)
     known = known_rows(path, KEYS)
+    settings = [ORDINARY, *map(str, chosen)]
     report = _Steps(as_progress(progress, "evaluating"), len(task.held_out))
     for number, group in enumerate(task.held_out):
         split = _split(task, group, aside, training.seed)
         for place, method in enumerate(METHODS):
-            if (run, group, method, ORDINARY) not in known:
+            if any(
+                (run, group, method, setting) not in known for setting in settings
+            ):  # a block may have been cut short
                 rows = (
                     _by_k_of_n(task, split, chosen, training, report.of_fit(number))
                     if method == OURS
@@ -195,7 +199,6 @@ def evaluate(
                 )
                 keep_rows(path, [{"run": run, "group": group, "method": method, **row} for row in rows], known, KEYS)
             report.tell(number, FIT_STEPS + place)
-    settings = [ORDINARY, *map(str, chosen)]
     rows = [known[run, group, method, level] for group in task.held_out for method in METHODS for level in settings]
     found = judge([{name: value for name, value in row.items() if name != "run"} for row in rows], at_most, task.notes)
     if folder is not None and path is not None:
@@ -448,6 +451,7 @@ def _fingerprint(task: _Task, training: _Training, levels: Sequence[str], aside:
         task.payoffs.labels,
         task.payoffs.described(),
         str(task.missing),
+        task.categorical,
     ]
     digest.update(json.dumps(settings).encode())
     for name in task.features:

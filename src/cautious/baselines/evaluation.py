@@ -58,7 +58,7 @@ def judge(rows: Sequence[dict[str, Any]], at_most: float, notes: Sequence[str] =
         entry = {"method": method, "level": level, **means, "groups": len(found)}
         summary.append(entry | dict(zip(("k_of_n_ahead", "ahead_low", "ahead_high"), ahead, strict=True)))
     level = _level(summary, at_most)
-    return Evaluation(tuple(rows), tuple(summary), level, at_most, _verdict(cells, level), tuple(notes))
+    return Evaluation(tuple(rows), tuple(summary), level, at_most, _verdict(cells, level, at_most), tuple(notes))
 
 
 def _level(summary: Sequence[dict[str, Any]], at_most: float) -> str:
@@ -81,7 +81,7 @@ def _difference(ours: Sequence[dict[str, Any]], theirs: Sequence[dict[str, Any]]
     return float(differences.mean()), float(low), float(high)
 
 
-def _verdict(cells: dict[tuple[str, str], list[dict[str, Any]]], level: str) -> str:
+def _verdict(cells: dict[tuple[str, str], list[dict[str, Any]]], level: str, at_most: float) -> str:
     """Which method to use by its payoff on novel rows, with the interval of its lead over k-of-N, or over the next one."""
     settings = {_described(method, level): cells[method, level] for method, _ in cells}
     settings |= {
@@ -106,12 +106,13 @@ def _verdict(cells: dict[tuple[str, str], list[dict[str, Any]]], level: str) -> 
         )  # with the same, the one ahead on novel rows
         other = best if choice == rival else rival
         advice = f"Use {choice}, although {other} cannot be told from it on novel rows"
+    over = "" if share <= at_most else f" No level stays within the {at_most:.1%} asked for: this one departs least."
     few = "; so few groups make it a rough one" if groups < FEW_GROUPS else ""
     return (
         f"{advice}. On groups that training did not have, {best} pays {novel[best]:.3f} a row, {lead:.3f} [{low:.3f}, "
         f"{high:.3f}] more than {rival} ({novel[rival]:.3f}); on familiar rows they pay {familiar[best]:.3f} and "
         f"{familiar[rival]:.3f}. At {level} k-of-N departs from the ordinary on {share:.1%} of familiar rows, the thresholds "
-        f"on no more. (Brackets: {CONFIDENCE:.0%} interval over {groups} groups{few}.)"
+        f"on no more.{over} (Brackets: {CONFIDENCE:.0%} interval over {groups} groups{few}.)"
     )
 
 

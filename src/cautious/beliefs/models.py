@@ -110,6 +110,11 @@ class RewardModels:
         """How far the models differ in familiar rows, the unit of `Decision.disagreement`; None if unknown."""
         self.diagnosis: Diagnosis | None = None
         """How a cautious policy reacts to made-up rows that are unlike the familiar ones; None without familiar rows."""
+        if familiar is None and self.payoffs is not None and self.payoffs.factors:
+            raise InvalidInputError(
+                f"familiar: none are given, but payoffs depend on {', '.join(map(repr, self.payoffs.factors))}; pass familiar "
+                "rows as a frame with these columns."
+            )
         width = WIDTH if prior is None else checked_width(prior)
         if familiar is not None:
             self._learn(familiar, rewards, width, int(seed))
@@ -298,6 +303,13 @@ class RewardModels:
                 f"{what}: its prediction has shape {list(said.shape)}; expected [{count}, {num_labels}], the probability of "
                 "each label in `payoffs`."
             )
+        wrong = ~(said >= -1e-6).all(dim=1) | ~((said.sum(dim=1) - 1).abs() <= 1e-3)
+        if bool(wrong.any()):
+            row = int(wrong.nonzero()[0])
+            raise InvalidInputError(
+                f"{what}: its prediction for row {row} is {[round(p, 4) for p in said[row].tolist()]}; probabilities of labels "
+                "are at least 0 and sum to 1."
+            )
         at_stake = (
             self.payoffs.table
             if not self.payoffs.factors
@@ -323,6 +335,13 @@ class RewardModels:
             warnings.warn(TableWarning(sentence), stacklevel=4)
         if self._names is None:
             self._names = found.actions or None
+        elif found.actions and set(found.actions) != set(self._names):
+            raise InvalidInputError(
+                f"actions={list(self._names)!r}: the payoffs are of {', '.join(map(repr, found.actions))}; leave `actions` "
+                "out, or name the same."
+            )
+        elif found.actions:
+            found = found.with_actions(self._names)
         self._num_actions = found.num_actions
         return found
 
@@ -334,6 +353,9 @@ class RewardModels:
         """Rewards [M, S, A] with each model's prior in these rows [S, D]."""
         if self.prior is None or not len(rows):
             return predicted
+        check_size(
+            rows.float(), "states"
+        )  # squares of larger distances would overflow, and such rows would look familiar
         opinions = self.prior.opinions(torch.arange(self.num_models), self.prior.novelty(rows), bounded=bounded)
         return (self.prior.bound(predicted) if bounded else predicted) + opinions
 

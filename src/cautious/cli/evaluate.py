@@ -40,7 +40,7 @@ class Evaluate:
     label: str
     """The column with what turned out to be true."""
     hold_out: str
-    """The column whose values are left out in turn; may be the label."""
+    """The column whose values are left out in turn; may be the label. No method sees it: train with --ignore and its name."""
     payoffs: Path | None = None
     """A table (.csv) with a row per label and a column per action: what the action pays for that label."""
     wrong: float = 1.0

@@ -24,7 +24,7 @@ from cautious.beliefs.belief import TableBelief
 from cautious.beliefs.disagreement import FamiliarDisagreement, disagreement, in_units_of
 from cautious.errors import InvalidInputError
 from cautious.parallel import single_threaded
-from cautious.tables.cells import Column, Problems
+from cautious.tables.cells import Column, Problems, shortened
 from cautious.tables.files import FileTable
 from cautious.tables.frames import pandas_for
 from cautious.tables.schema import RANGES_KEPT_AS, ROWS_KEPT_AS, Feature
@@ -37,6 +37,8 @@ MOST_EXPLAINED = 1000
 """Rows that are explained without being asked for, in a frame of decisions and in decisions.csv: seconds of work."""
 CHANGED_ROWS = 4096
 """Rows with a replaced feature that a belief is asked about at a time."""
+LEAST_SHARE = 0.01
+"""A value that causes less of the disagreement explains nothing."""
 MAIN_SHARE = 0.5
 """A sentence names a second feature where the first one causes less than this share."""
 ROUNDING = 1e-4
@@ -310,7 +312,7 @@ def _column_cells(feature: Feature, column: Column, numbers: Sequence[int]) -> l
     few = Column([column.cells[row] for row in numbers], column.numbers[numbers], column.missing[numbers])
     remarks = feature.remarks(few)
     return [
-        _Cell(few.text(row), float(few.numbers[row]), bool(few.missing[row]), bool(remark))
+        _Cell(shortened(few.text(row)), float(few.numbers[row]), bool(few.missing[row]), bool(remark))
         for row, remark in enumerate(remarks)
     ]
 
@@ -352,7 +354,7 @@ def _sentence(
     order = caused.argsort(descending=True, stable=True).tolist()
     first = order[0]
     most = float(caused[first])
-    if not most > 0:
+    if not most > LEAST_SHARE * apart:
         return f"{begin}no single value explains the disagreement of {_amount(apart)}; the values are unusual together."
     value = _value(features[first], cells[first], usual[first], _settings(asked.belief).get(ROWS_KEPT_AS))
     share = most / apart

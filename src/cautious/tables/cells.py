@@ -13,6 +13,8 @@ from cautious.errors import InvalidInputError
 
 NOT_TRIED = ("", "na", "nan", "n/a", "#n/a", "<na>", "null")
 """What a cell holds, in any capitals, where nothing is known."""
+MOST_SHOWN = 60
+"""Letters of a cell that a message shows."""
 MOST_LISTED = 12
 """Of more rows with the same problem, so many stretches are listed in a message."""
 
@@ -91,8 +93,17 @@ class BadCell(NamedTuple):
     @property
     def remark(self) -> str:
         """In words, without the row."""
-        shown = f" ({self.text})" if self.text else ""
+        shown = f" ({shortened(self.text)})" if self.text else ""
         return f"{self.column} {self.what}{shown}"
+
+
+def shortened(text: str) -> str:
+    """A cell as a message shows it.
+
+    >>> shortened("x" * 1000) == "x" * 57 + "..."
+    True
+    """
+    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."
 
 
 def as_cell_number(cell: str) -> float | None:
@@ -252,6 +263,6 @@ def _listed(cells: Sequence[BadCell], unit: str, label: Callable[[int], int | st
     listed = ", ".join(shown[:MOST_LISTED])
     if len(shown) > MOST_LISTED:
         listed += f" and {sum(map(len, stretches[MOST_LISTED:]))} more"
-    texts = list(dict.fromkeys(cell.text for cell in cells if cell.text))
+    texts = list(dict.fromkeys(shortened(cell.text) for cell in cells if cell.text))
     quoted = f" ({', '.join(texts[:3])}{', ...' if len(texts) > 3 else ''})" if texts else ""
     return f"{unit}{'s' if len(labels) > 1 else ''} {listed}{quoted}"

@@ -232,13 +232,21 @@ def _object_column(cells: list[Any], name: str) -> Column:
         elif isinstance(cell, datetime.date):  # a time is a date, too
             values[row] = as_days(cell)[0]
         elif isinstance(cell, (numbers.Real, np.bool_)) or type(cell).__name__ == "Decimal":
-            number = float(cell)
+            number = _as_float(cell)
             missing[row] = np.isnan(number)
             values[row] = number if np.isfinite(number) else np.nan
         elif isinstance(cell, (Mapping, list, tuple, set, np.ndarray)):
             raise InvalidInputError(f"{name}: row {row} is a {type(cell).__name__}; expected a number or a text.")
     has_texts = any(isinstance(cell, str) for cell, empty in zip(cells, missing, strict=True) if not empty)
     return Column(cells, values, missing, kinds.pop() if len(kinds) == 1 and not has_texts else Kind.NUMBER)
+
+
+def _as_float(cell: Any) -> float:
+    """A number as float64; infinite where it has too many digits for one."""
+    try:
+        return float(cell)
+    except OverflowError:
+        return np.inf if cell > 0 else -np.inf
 
 
 def _kind_of_cell(cell: Any) -> set[Kind]:

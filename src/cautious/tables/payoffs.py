@@ -64,6 +64,12 @@ class Payoffs:
         """Whether rows differ in their payoffs."""
         return bool(self.factors) or self.function is not None
 
+    def with_actions(self, names: Sequence[str]) -> Payoffs:
+        """The same payoffs with their actions in another order."""
+        order = [self.actions.index(name) for name in names]
+        factors = {column: factor[:, order] for column, factor in self.factors.items()}
+        return replace(self, actions=tuple(names), table=self.table[:, order], factors=factors)
+
     def of_rows(self, states: Any, columns: TableSchema | None) -> Tensor:
         """Payoffs in these rows, [B, L, A]; or [L, A] where they are the same in all.
 
@@ -322,19 +328,34 @@ def read_payoffs(payoffs: Any, labels: Sequence[str]) -> tuple[Payoffs, tuple[st
             raise InvalidInputError(f"payoffs: {path} must end in .csv, .tsv or .parquet.")
         return _of_cells(*_cells_of_table(read_tables([path])), labels)
     if is_frame(payoffs):
-        return _of_cells(*_cells_of_table(as_table(payoffs, "payoffs"), _labels_of_index(payoffs)), labels)
+        table_of = as_table(payoffs, "payoffs")
+        return _of_cells(*_cells_of_table(table_of, _labels_of_index(payoffs, table_of, labels)), labels)
     table = as_float_tensor(payoffs, "payoffs").double().cpu()
     check_shape(table, "L A", f"payoffs for the labels {', '.join(map(repr, labels))}", L=len(labels))
     check_size(table, "payoffs", LARGEST)
     return Payoffs(tuple(labels), (), table), ()
 
 
-def _labels_of_index(frame: Any) -> list[str] | None:
-    """The labels that a pandas frame has as its index; None where rows are just numbered from 0, and for other frames."""
+def _labels_of_index(frame: Any, table: Table, labels: Sequence[str]) -> list[str] | None:
+    """The labels that a pandas frame has as its index: one with a name, or one that names them where no column does.
+
+    None for rows that are just numbered, in whatever order, and for other frames: their first column has the labels.
+    """
     index = index_of(frame)
-    if index is None or list(index) == list(range(len(index))):
+    if index is None:
         return None
-    return [label_text(label) for label in index]
+    found = [label_text(label) for label in index]
+    if index.name is not None:
+        return found
+    if list(index) == list(range(len(index))):
+        return None
+    in_column = set(labels) <= {label_text(text) for text in table.read(table.header[0]).texts()}
+    if in_column and set(labels) <= set(found):
+        raise InvalidInputError(
+            f"payoffs: both the index and the column {table.header[0]!r} name all labels, in different rows perhaps; pass "
+            "frame.reset_index(drop=True) for the column, or give the index a name."
+        )
+    return None if in_column else found
 
 
 def _cells_of_mapping(payoffs: Mapping[Any, Any]) -> tuple[list[str], list[str], list[list[Any]]]:
